@@ -1,0 +1,8 @@
+//! The engine of Leasehold, without a database: the [model], the [state machine](state), the [storage contract](store),
+//! the [transitions] over it, and an [in-memory store](memory) that is their executable specification.
+//!
+//! Applications depend on the `leasehold` crate; authors of backends depend on this one.
+
+pub mod model;
+pub mod state;
+pub mod store;
