@@ -3,6 +3,7 @@
 //!
 //! Applications depend on the `leasehold` crate; authors of backends depend on this one.
 
+pub mod memory;
 pub mod model;
 pub mod state;
 pub mod store;
