@@ -7,3 +7,4 @@ pub mod memory;
 pub mod model;
 pub mod state;
 pub mod store;
+pub mod transitions;

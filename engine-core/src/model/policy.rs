@@ -49,8 +49,8 @@ fn hash63(parts: &[&str]) -> i64 {
         hash.update(part.as_bytes());
     }
     let digest: [u8; 32] = hash.finalize().into();
-    let [a, b, c, d, e, f, g, h, ..] = digest;
-    i64::from_be_bytes([a & 0x7f, b, c, d, e, f, g, h])
+    let first = digest.first_chunk().map_or(0, |bytes| i64::from_be_bytes(*bytes));
+    first & i64::MAX
 }
 
 /// A token bucket: `per_second` tokens flow in, `burst` at most wait; a claim takes one per op.

@@ -91,7 +91,7 @@ impl RetryPolicy {
     }
 }
 
-/// An even draw from 1 µs to `delay`, from a hash of `op` and `fence` (SplitMix64's finaliser).
+/// An even draw from 1 µs to `delay`, from a hash of `op` and `fence` (the finaliser of `SplitMix64`).
 fn spread(delay: Micros, op: OpSeq, fence: Fence) -> Micros {
     let mut hash = op.0.unsigned_abs().wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ fence.0.unsigned_abs().wrapping_mul(0xD1B5_4A32_D192_ED03);
     for multiplier in [0xBF58_476D_1CE4_E5B9_u64, 0x94D0_49BB_1331_11EB] {

@@ -46,17 +46,17 @@ pub trait GraphTx {
     /// As every step.
     fn ops(&mut self, seqs: &[OpSeq]) -> StoreResult<Vec<OpState>>;
 
-    /// Reads the ops of `workflow` with these ids; absent ones are left out.
+    /// Reads the ops with these ids in these workflows; absent ones are left out.
     ///
     /// # Errors
     /// As every step.
-    fn ops_by_id(&mut self, workflow: WorkflowSeq, ids: &[OpId]) -> StoreResult<Vec<OpState>>;
+    fn ops_by_id(&mut self, ids: &[(WorkflowSeq, OpId)]) -> StoreResult<Vec<OpState>>;
 
-    /// Reads the ops of `workflow` that carry one of these dedup keys.
+    /// Reads the ops that carry these dedup keys in these workflows.
     ///
     /// # Errors
     /// As every step.
-    fn ops_by_dedup_key(&mut self, workflow: WorkflowSeq, keys: &[DedupKey]) -> StoreResult<Vec<OpState>>;
+    fn ops_by_dedup_key(&mut self, keys: &[(WorkflowSeq, DedupKey)]) -> StoreResult<Vec<OpState>>;
 
     /// Reads all ops of `workflow` whose rows say one of `statuses`, in key order.
     ///

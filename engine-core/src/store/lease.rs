@@ -37,10 +37,11 @@ pub trait LeaseTx {
     /// As every step.
     fn set_buckets(&mut self, buckets: &[(GateKey, Bucket)]) -> StoreResult<()>;
 
-    /// Leases up to each take's limit of its lane: takes the ops out of `ready`, highest priority first, then oldest
-    /// due, then lowest key, and gives each a lease whose fence is one more than the `ready` row's.
+    /// Leases up to each gate's limit from the lanes named: takes the ops out of `ready`, of each gate the highest
+    /// priority first, then oldest due, then lowest key, and gives each a lease whose fence is one more than the `ready` row's.
     ///
     /// # Contract
+    /// All takes of one gate carry the same limit, and it bounds their sum: the order holds across the lanes of a gate.
     /// Only rows that are due (`due_at` at now or before). Rows that another transaction holds are skipped, never
     /// waited for. What a lease says comes from the `ready` row that was deleted, never from an op's row.
     /// # Atomicity

@@ -92,6 +92,9 @@ pub trait Tx: GraphTx + LeaseTx + ReadTx {
     /// The store's time at this call: on a store whose clock is a database's, read from it now, so call it behind the
     /// last lock; on a store whose clock is the host's, the time at which the transaction got the write lock.
     ///
+    /// # Contract
+    /// From the first call on, a transaction that may write counts as open for [`ReadTx::workflows_since`] and
+    /// [`ReadTx::events_since`]: what it writes with this time is not overtaken by a reader's final mark.
     /// # Errors
     /// As every step.
     fn now(&mut self) -> StoreResult<Timestamp>;

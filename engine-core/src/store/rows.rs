@@ -234,13 +234,13 @@ pub struct OpChange {
     pub unmet: i32,
     /// The new count of blocking parents.
     pub broken: i32,
-    /// The fence of the last ended attempt.
-    pub fence: Fence,
-    /// The counted failures.
-    pub failures: u32,
-    /// The counted lost workers.
-    pub losses: u32,
-    /// When it ended; `None` while it has not, or not any more.
+    /// The fence of the attempt that ended; `None` leaves it as it is.
+    pub fence: Option<Fence>,
+    /// The counted failures; `None` leaves them.
+    pub failures: Option<u32>,
+    /// The counted lost workers; `None` leaves them.
+    pub losses: Option<u32>,
+    /// When it ended; `None` writes that it has not, or not any more.
     pub finished_at: Option<Timestamp>,
 }
 
@@ -361,14 +361,15 @@ pub struct Claim {
     pub takes: Vec<LaneTake>,
 }
 
-/// How many to take from one lane.
+/// A lane to take from. All takes of one gate carry the same limit and are served together: at most that many of the
+/// gate's ops in all, the best first across its lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaneTake {
     /// The lane.
     pub lane: LaneKey,
     /// Its gate.
     pub gate: GateKey,
-    /// At most this many.
+    /// At most this many of the gate.
     pub limit: u32,
 }
 

@@ -1,0 +1,438 @@
+//! Ends attempts under proof of ownership: complete, fail, release (L1, L2, L8, L12, Q8).
+
+use super::add::{Additions, Emitter, changed, write_guarded};
+use super::heartbeat::behind_clock;
+use super::journal::{About, Journal};
+use super::ripple::{Ripple, Tally, queued};
+use super::{GraphError, Notice, Plan};
+use crate::model::{
+    Artifact, Digest, ErrorClass, Json, Micros, OpError, OpId, OpSeq, Record, SiteName, Timestamp, WorkflowId, WorkflowSeq,
+};
+use crate::state::{Event, OpStatus, StoredStatus, next};
+use crate::store::rows::{
+    Attempt, AttemptOutcome, EventKind, Lease, LeaseKey, LockedWorkflow, NewArtifact, NewRecord, OpChange, OpState, Reach, Take, WriteSet,
+};
+use crate::store::{StoreError, Tx, Wait};
+use std::collections::{BTreeMap, HashMap};
+
+/// One attempt to end.
+#[derive(Debug, Clone)]
+pub struct Finish {
+    /// The lease that proves it.
+    pub lease: LeaseKey,
+    /// The op's workflow.
+    pub workflow: WorkflowSeq,
+    /// The op's public id.
+    pub op_id: OpId,
+    /// The op's site, which ops that it emits inherit.
+    pub site: SiteName,
+    /// How it ends.
+    pub end: End,
+}
+
+/// How an attempt ends.
+#[derive(Debug, Clone)]
+pub enum End {
+    /// With a result and what the handler left besides.
+    Complete {
+        /// The result.
+        result: Json,
+        /// Artifacts, at most one of a name.
+        artifacts: Vec<Artifact>,
+        /// Records; of one key the last wins.
+        records: Vec<Record>,
+        /// Ops to add, checked.
+        emitted: Option<Plan>,
+    },
+    /// With an error.
+    Fail {
+        /// The error.
+        error: OpError,
+        /// Whether another attempt may help.
+        class: ErrorClass,
+        /// A delay of the handler's own, in place of the policy's.
+        delay: Option<Micros>,
+    },
+    /// Unfinished: the op goes back, at once and without counting as a failure.
+    Release,
+}
+
+/// What became of one attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// The op succeeded.
+    Succeeded,
+    /// The attempt failed, and another may start at this instant.
+    Retried {
+        /// When it may start.
+        due_at: Timestamp,
+    },
+    /// The op failed for good, with this error: the handler's own, or why what it emitted was refused.
+    Failed {
+        /// The error.
+        error: OpError,
+    },
+    /// The op is ready again.
+    Released,
+    /// The lease does not hold and did not end so before: nothing was written.
+    LeaseLost,
+    /// The clock is behind the lease's beginning: nothing was written; try again.
+    ClockBehind,
+    /// Another transaction holds the workflow, and the call was not to wait: nothing was written; try again.
+    Busy,
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub struct FinishReport {
+    /// For each attempt in turn.
+    pub outcomes: Vec<Ended>,
+    /// What observers hear.
+    pub notices: Vec<Notice>,
+}
+
+/// Ends each attempt of `batch` with a result. See [`finish`].
+///
+/// # Errors
+/// As [`finish`].
+pub fn complete(tx: &mut dyn Tx, batch: &[Finish], wait: Wait) -> Result<FinishReport, StoreError> {
+    debug_assert!(batch.iter().all(|item| matches!(item.end, End::Complete { .. })), "complete takes results only");
+    finish(tx, batch, wait)
+}
+
+/// Ends each attempt of `batch` with an error. See [`finish`].
+///
+/// # Errors
+/// As [`finish`].
+pub fn fail(tx: &mut dyn Tx, batch: &[Finish], wait: Wait) -> Result<FinishReport, StoreError> {
+    debug_assert!(batch.iter().all(|item| matches!(item.end, End::Fail { .. })), "fail takes errors only");
+    finish(tx, batch, wait)
+}
+
+/// Gives each op of `batch` back. See [`finish`].
+///
+/// # Errors
+/// As [`finish`].
+pub fn release(tx: &mut dyn Tx, batch: &[Finish], wait: Wait) -> Result<FinishReport, StoreError> {
+    debug_assert!(batch.iter().all(|item| matches!(item.end, End::Release)), "release takes unfinished attempts only");
+    finish(tx, batch, wait)
+}
+
+/// Ends each attempt of `batch`, each judged on its own, in a bounded number of statements.
+///
+/// An attempt ends only if its exact lease holds at the transition's own time, read behind the locks. Otherwise
+/// nothing is written for it: the answer is the first answer if the ledger shows that this very lease ended so before,
+/// else [`Ended::LeaseLost`].
+///
+/// # Locks
+/// The workflows in key order, waiting or skipping as `wait` says; then the leases in op order.
+///
+/// # Errors
+/// [`StoreError`]; nothing was written, unless it is [`StoreError::Unavailable`]: then repeat the same batch.
+pub fn finish(tx: &mut dyn Tx, batch: &[Finish], wait: Wait) -> Result<FinishReport, StoreError> {
+    let mut seqs: Vec<WorkflowSeq> = batch.iter().map(|item| item.workflow).collect();
+    seqs.sort_unstable();
+    seqs.dedup();
+    let workflows: BTreeMap<WorkflowSeq, LockedWorkflow> =
+        tx.lock_workflows(&seqs, wait)?.into_iter().map(|workflow| (workflow.seq, workflow)).collect();
+    let keys: Vec<LeaseKey> = batch.iter().filter(|item| workflows.contains_key(&item.workflow)).map(|item| item.lease).collect();
+    let taken = tx.take_leases(&keys, Take::Live)?;
+    let mut leases: HashMap<LeaseKey, Lease> = taken.leases.into_iter().map(|lease| (lease.key, lease)).collect();
+
+    let mut ending = Ending::new(taken.now);
+    let mut items: Vec<(&Finish, Lease)> = Vec::with_capacity(leases.len());
+    let mut outcomes: Vec<Option<Ended>> = Vec::with_capacity(batch.len());
+    let mut refused: Vec<(usize, LeaseKey)> = Vec::new();
+    let mut places: HashMap<LeaseKey, usize> = HashMap::new();
+    for (at, item) in batch.iter().enumerate() {
+        let busy = wait == Wait::Skip && !workflows.contains_key(&item.workflow);
+        outcomes.push(busy.then_some(Ended::Busy));
+        match leases.remove(&item.lease) {
+            Some(lease) => {
+                places.insert(item.lease, at);
+                items.push((item, lease));
+            }
+            None if !busy => refused.push((at, item.lease)),
+            None => {}
+        }
+    }
+    let ended = ending.run(tx, &workflows, &items)?;
+    for ((item, _), outcome) in items.iter().zip(ended) {
+        if let Some(slot) = places.get(&item.lease).and_then(|at| outcomes.get_mut(*at)) {
+            *slot = Some(outcome);
+        }
+    }
+    let answers = first_answers(tx, &refused)?;
+    for ((at, key), answer) in refused.iter().zip(answers) {
+        // The same lease twice in one batch: the second gets what the first got.
+        let first = places.get(key).and_then(|place| outcomes.get(*place)).cloned().flatten();
+        if let Some(slot) = outcomes.get_mut(*at) {
+            *slot = Some(first.unwrap_or(answer));
+        }
+    }
+    let outcomes = outcomes.into_iter().map(|outcome| outcome.unwrap_or(Ended::LeaseLost)).collect();
+    Ok(FinishReport { outcomes, notices: ending.journal.notices })
+}
+
+/// What to answer for leases that do not hold: the first answer, if the ledger has it.
+fn first_answers(tx: &mut dyn Tx, refused: &[(usize, LeaseKey)]) -> Result<Vec<Ended>, StoreError> {
+    if refused.is_empty() {
+        return Ok(Vec::new());
+    }
+    let keys: Vec<LeaseKey> = refused.iter().map(|(_, key)| *key).collect();
+    let ledger: HashMap<LeaseKey, Attempt> = tx.attempts_by_lease(&keys)?.into_iter().map(|attempt| (attempt.key, attempt)).collect();
+    let unknown: Vec<LeaseKey> = keys.iter().filter(|key| !ledger.contains_key(key)).copied().collect();
+    let early = behind_clock(tx, &unknown)?;
+    let answer = |key: &LeaseKey| {
+        let Some(attempt) = ledger.get(key) else {
+            return if early.contains(key) { Ended::ClockBehind } else { Ended::LeaseLost };
+        };
+        let error = || attempt.error.clone().unwrap_or_else(|| OpError::new(OpError::GENERIC, ""));
+        match attempt.outcome {
+            AttemptOutcome::Succeeded => Ended::Succeeded,
+            AttemptOutcome::Failed => Ended::Failed { error: error() },
+            // When the next attempt may start was told the first time; it may have started since.
+            AttemptOutcome::Retried => Ended::Retried { due_at: attempt.ended_at },
+            AttemptOutcome::Released => Ended::Released,
+            AttemptOutcome::Suspended | AttemptOutcome::Canceled | AttemptOutcome::Abandoned => Ended::LeaseLost,
+        }
+    };
+    Ok(keys.iter().map(answer).collect())
+}
+
+/// What one transaction writes about ended attempts. Recovery ends attempts through it as well.
+pub(super) struct Ending {
+    pub(super) now: Timestamp,
+    set: WriteSet,
+    pub(super) journal: Journal,
+    tally: Tally,
+    ripple: Ripple,
+}
+
+/// How the op goes on after its attempt.
+pub(super) struct Verdict {
+    pub(super) outcome: AttemptOutcome,
+    pub(super) event: Event,
+    pub(super) failures: Option<u32>,
+    pub(super) losses: Option<u32>,
+    pub(super) result: Option<Json>,
+    pub(super) error: Option<OpError>,
+    /// When it may be claimed again; for an event that leads to ready.
+    pub(super) due_at: Timestamp,
+}
+
+impl Ending {
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { now, set: WriteSet::default(), journal: Journal::new(now, None), tally: Tally::default(), ripple: Ripple::default() }
+    }
+
+    fn run(
+        &mut self,
+        tx: &mut dyn Tx,
+        workflows: &BTreeMap<WorkflowSeq, LockedWorkflow>,
+        items: &[(&Finish, Lease)],
+    ) -> Result<Vec<Ended>, StoreError> {
+        if items.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (emissions, refusals) = self.emit(tx, workflows, items)?;
+        let back: Vec<OpSeq> = items
+            .iter()
+            .filter(|(item, _)| !matches!(item.end, End::Complete { .. }) || refusals.contains_key(&item.lease.op))
+            .map(|(item, _)| item.lease.op)
+            .collect();
+        let states: HashMap<OpSeq, OpState> = tx.ops(&back)?.into_iter().map(|state| (state.seq, state)).collect();
+        let mut outcomes = Vec::with_capacity(items.len());
+        for (item, lease) in items {
+            let verdict = self.judge(item, lease, states.get(&item.lease.op), refusals.get(&item.lease.op))?;
+            outcomes.push(match (verdict.outcome, &verdict.error) {
+                (AttemptOutcome::Succeeded, _) => Ended::Succeeded,
+                (AttemptOutcome::Retried, _) => Ended::Retried { due_at: verdict.due_at },
+                (AttemptOutcome::Failed, Some(error)) => Ended::Failed { error: error.clone() },
+                _ => Ended::Released,
+            });
+            if let Some(workflow) = workflows.get(&item.workflow) {
+                self.end(lease, (&item.op_id, &workflow.id), states.get(&item.lease.op), verdict);
+            }
+            if outcomes.last() == Some(&Ended::Succeeded) {
+                self.keep(item);
+            }
+        }
+        self.spread(tx)?;
+        if let Some(emissions) = emissions {
+            emissions.write(&self.ripple, &mut self.tally, &mut self.set, Vec::new());
+        }
+        self.write(tx, workflows)?;
+        Ok(outcomes)
+    }
+
+    /// Takes in what completions emit; an emission that is refused fails its attempt for good.
+    fn emit(
+        &mut self,
+        tx: &mut dyn Tx,
+        workflows: &BTreeMap<WorkflowSeq, LockedWorkflow>,
+        items: &[(&Finish, Lease)],
+    ) -> Result<(Option<Additions>, HashMap<OpSeq, GraphError>), StoreError> {
+        let mut emitting: Vec<(&Finish, &Plan)> = Vec::new();
+        for (item, _) in items {
+            if let End::Complete { emitted: Some(plan), .. } = &item.end {
+                emitting.push((item, plan));
+            }
+        }
+        let mut refusals = HashMap::new();
+        if emitting.is_empty() {
+            return Ok((None, refusals));
+        }
+        let plans: Vec<(WorkflowSeq, &Plan)> = emitting.iter().map(|(item, plan)| (item.workflow, *plan)).collect();
+        let mut additions = Additions::prepare(tx, &plans, self.now)?;
+        for (item, plan) in emitting {
+            let Some(workflow) = workflows.get(&item.workflow) else { continue };
+            let emitter = Emitter { op: item.lease.op, id: &item.op_id, site: &item.site };
+            if let Err(refused) = additions.admit(workflow, Some(emitter), plan, &mut self.ripple)? {
+                refusals.insert(item.lease.op, refused);
+            }
+        }
+        additions.learn_broken(tx, &mut self.ripple)?;
+        Ok((Some(additions), refusals))
+    }
+
+    fn judge(&self, item: &Finish, lease: &Lease, state: Option<&OpState>, refused: Option<&GraphError>) -> Result<Verdict, StoreError> {
+        let verdict =
+            |outcome, event| Verdict { outcome, event, failures: None, losses: None, result: None, error: None, due_at: self.now };
+        let (error, class, delay) = match (&item.end, refused) {
+            (End::Complete { .. }, Some(refused)) => {
+                (OpError::new(OpError::BAD_EMISSION, refused.to_string()), ErrorClass::Permanent, None)
+            }
+            (End::Complete { result, .. }, None) => {
+                return Ok(Verdict { result: Some(result.clone()), ..verdict(AttemptOutcome::Succeeded, Event::Completed) });
+            }
+            (End::Release, _) => return Ok(verdict(AttemptOutcome::Released, Event::Released)),
+            (End::Fail { error, class, delay }, _) => (error.clone(), *class, *delay),
+        };
+        let state = state.ok_or_else(|| StoreError::Rejected(format!("op {:?} has a lease but no row", item.lease.op).into()))?;
+        let failures = state.failures.saturating_add(1);
+        let counted = |verdict| Verdict { failures: Some(failures), error: Some(error.clone()), ..verdict };
+        let delay = delay.unwrap_or_else(|| state.retry.delay(failures, state.seq, lease.key.fence));
+        // A deadline past year 9999 is one that never comes: the op fails now instead of waiting for it.
+        let due_at = self.now.after(delay).ok().filter(|_| class == ErrorClass::Retryable && failures < state.retry.max_attempts);
+        Ok(match due_at {
+            Some(due_at) => Verdict { due_at, ..counted(verdict(AttemptOutcome::Retried, Event::AttemptFailed)) },
+            None => counted(verdict(AttemptOutcome::Failed, Event::GaveUp)),
+        })
+    }
+
+    /// Ends one attempt: its line in the ledger, its op's new status, its place in a queue, its event.
+    pub(super) fn end(&mut self, lease: &Lease, (op_id, workflow_id): (&OpId, &WorkflowId), state: Option<&OpState>, verdict: Verdict) {
+        let op = lease.key.op;
+        let Some(to) = next(OpStatus::Running, verdict.event) else {
+            unreachable!("{:?} does not end an attempt", verdict.event);
+        };
+        self.journal.set_actor(Some(lease.worker.to_string()));
+        let about = About { workflow: (lease.workflow, workflow_id), op: Some((op, op_id)), fence: Some(lease.key.fence) };
+        let detail = verdict.error.as_ref().map(|error| error.code.clone());
+        let kind = match verdict.outcome {
+            AttemptOutcome::Succeeded => EventKind::OpSucceeded,
+            AttemptOutcome::Failed => EventKind::OpFailed,
+            AttemptOutcome::Retried => EventKind::OpRetried,
+            AttemptOutcome::Canceled => EventKind::OpCanceled,
+            AttemptOutcome::Abandoned if to == OpStatus::Failed => EventKind::OpFailed,
+            AttemptOutcome::Abandoned => EventKind::OpAbandoned,
+            AttemptOutcome::Released | AttemptOutcome::Suspended => EventKind::OpReleased,
+        };
+        self.journal.tell(kind, about, detail);
+        self.set.changes.push(OpChange {
+            op,
+            from: StoredStatus::Open,
+            to: to.stored(),
+            // A running op had every dependency met; a soft one that reopened since does not call it back.
+            unmet: 0,
+            broken: 0,
+            fence: Some(lease.key.fence),
+            failures: verdict.failures,
+            losses: verdict.losses,
+            finished_at: to.is_settled().then_some(self.now),
+        });
+        if to == OpStatus::Ready
+            && let Some(state) = state
+        {
+            let failures = verdict.failures.unwrap_or(state.failures);
+            let place = crate::store::rows::QueuedOp { fence: lease.key.fence, failures, ..queued(state, verdict.due_at) };
+            if verdict.due_at > self.now { &mut self.set.delayed } else { &mut self.set.ready }.push(place);
+        }
+        if to.is_settled() {
+            self.tally.moves(lease.workflow, StoredStatus::Open, to.stored());
+            self.ripple.moved(op, OpStatus::Running, to);
+        }
+        self.set.attempts.push(Attempt {
+            key: lease.key,
+            workflow: lease.workflow,
+            worker: lease.worker.clone(),
+            acquired_at: lease.acquired_at,
+            ended_at: self.now,
+            outcome: verdict.outcome,
+            result: verdict.result,
+            error: verdict.error,
+        });
+    }
+
+    /// What a success leaves besides its result.
+    fn keep(&mut self, item: &Finish) {
+        let End::Complete { artifacts, records, .. } = &item.end else { return };
+        let (op, workflow, fence) = (item.lease.op, item.workflow, item.lease.fence);
+        let mut by_name = BTreeMap::new();
+        for artifact in artifacts {
+            by_name.insert(&artifact.name, artifact);
+        }
+        self.set.artifacts.extend(by_name.into_values().map(|artifact| NewArtifact {
+            op,
+            workflow,
+            fence,
+            sha256: Digest::of_bytes(&artifact.content),
+            artifact: artifact.clone(),
+            at: self.now,
+        }));
+        self.set.records.extend(records.iter().map(|record| NewRecord { workflow, op, record: record.clone(), at: self.now }));
+    }
+
+    /// Reads what lies below the ops that moved, and finds the fixed point.
+    pub(super) fn spread(&mut self, tx: &mut dyn Tx) -> Result<(), StoreError> {
+        let with = |status: StoredStatus| -> Vec<OpSeq> {
+            self.set.changes.iter().filter(|change| change.to == status).map(|change| change.op).collect()
+        };
+        // A success moves children only; a failure spreads.
+        let (succeeded, failed) = (with(StoredStatus::Succeeded), with(StoredStatus::Failed));
+        if !succeeded.is_empty() {
+            let edges = tx.downstream(&succeeded, Reach::Children)?;
+            self.ripple.learn(edges);
+        }
+        if !failed.is_empty() {
+            let edges = tx.downstream(&failed, Reach::Descendants)?;
+            self.ripple.learn(edges);
+        }
+        self.ripple.settle();
+        Ok(())
+    }
+
+    /// Writes everything, with the workflows' new counters and statuses.
+    pub(super) fn write(&mut self, tx: &mut dyn Tx, workflows: &BTreeMap<WorkflowSeq, LockedWorkflow>) -> Result<(), StoreError> {
+        let mut set = std::mem::take(&mut self.set);
+        self.journal.set_actor(None);
+        let ids = workflows.values().map(|workflow| (workflow.seq, workflow.id.clone())).collect();
+        std::mem::take(&mut self.ripple).write(self.now, &ids, &mut self.tally, &mut set, &mut self.journal);
+        let mut last_wins = BTreeMap::new();
+        for record in std::mem::take(&mut set.records) {
+            last_wins.insert((record.workflow, record.record.collection.clone(), record.record.key.clone()), record);
+        }
+        set.records = last_wins.into_values().collect();
+        let touched: std::collections::BTreeSet<WorkflowSeq> = set.attempts.iter().map(|attempt| attempt.workflow).collect();
+        for workflow in touched.iter().filter_map(|seq| workflows.get(seq)) {
+            let change = changed(workflow, &self.tally, self.now);
+            if change.status != workflow.status {
+                let about = About { workflow: (workflow.seq, &workflow.id), op: None, fence: None };
+                self.journal.tell(EventKind::WorkflowUpdated, about, Some(change.status.to_string()));
+            }
+            set.workflows.push(change);
+        }
+        write_guarded(tx, set, &mut self.journal)
+    }
+}

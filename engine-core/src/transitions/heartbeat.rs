@@ -1,0 +1,49 @@
+//! Keeps leases alive (L4, T8).
+
+use crate::model::{Micros, OpSeq};
+use crate::store::rows::{Lease, LeaseKey};
+use crate::store::{StoreError, Tx};
+use std::collections::HashMap;
+
+/// What became of one lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HeartbeatOutcome {
+    /// It holds, until the expiry it now has.
+    Held(Lease),
+    /// It does not hold any more; its worker must stop.
+    Lost,
+    /// The clock is behind the lease's beginning: nothing was written; try again.
+    ClockBehind,
+}
+
+/// Extends those of `leases` that hold to now + `by`, never shortening one; answers for each in turn.
+///
+/// # Locks
+/// Lease rows, in op order.
+///
+/// # Errors
+/// [`StoreError`]; no lease was extended.
+pub fn heartbeat(tx: &mut dyn Tx, leases: &[LeaseKey], by: Micros) -> Result<Vec<HeartbeatOutcome>, StoreError> {
+    let mut held: HashMap<LeaseKey, Lease> = tx.extend_leases(leases, by)?.into_iter().map(|lease| (lease.key, lease)).collect();
+    let missing: Vec<LeaseKey> = leases.iter().filter(|key| !held.contains_key(key)).copied().collect();
+    let early = behind_clock(tx, &missing)?;
+    Ok(leases
+        .iter()
+        .map(|key| match held.remove(key) {
+            Some(lease) => HeartbeatOutcome::Held(lease),
+            None if early.contains(key) => HeartbeatOutcome::ClockBehind,
+            None => HeartbeatOutcome::Lost,
+        })
+        .collect())
+}
+
+/// Those of `leases` that are there but begin later than now.
+pub(super) fn behind_clock(tx: &mut dyn Tx, leases: &[LeaseKey]) -> Result<Vec<LeaseKey>, StoreError> {
+    if leases.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ops: Vec<OpSeq> = leases.iter().map(|key| key.op).collect();
+    let there = tx.leases_of(&ops)?;
+    let now = tx.now()?;
+    Ok(there.into_iter().filter(|lease| lease.acquired_at > now && leases.contains(&lease.key)).map(|lease| lease.key).collect())
+}

@@ -1,0 +1,135 @@
+//! Tries failed ops again, and reopens what they blocked (S5).
+
+use super::act::{Actor, act, replay};
+use super::add::{changed, lock_by_id, write_guarded};
+use super::journal::{About, Journal};
+use super::ripple::{Ripple, Tally, queued};
+use super::{Notice, TransitionError};
+use crate::model::{OpId, OpSeq, RequestId, WorkflowId};
+use crate::state::{Event, OpStatus, StoredStatus, WorkflowStatus, next};
+use crate::store::rows::{EventKind, OpChange, OpState, QueuedOp, Reach, WriteSet};
+use crate::store::{Tx, Wait};
+use std::collections::HashMap;
+
+/// A call to retry.
+#[derive(Debug, Clone)]
+pub struct RetryOps {
+    /// The call.
+    pub request: RequestId,
+    /// Who, and why.
+    pub actor: Actor,
+    /// The workflow.
+    pub workflow: WorkflowId,
+    /// Which of its ops.
+    pub target: RetryTarget,
+}
+
+/// Which ops of a workflow to retry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RetryTarget {
+    /// One op, which must be failed.
+    Op(OpId),
+    /// Every op that is failed; none is an error.
+    AllFailed,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub struct Retried {
+    /// The ops that are ready again.
+    pub ops: Vec<OpId>,
+    /// What observers hear.
+    pub notices: Vec<Notice>,
+}
+
+/// Makes failed ops ready at once with a new budget, and reopens what they blocked, to the fixed point. Succeeded ops
+/// are not touched, canceled ones never reset, and the numbering of attempts goes on.
+///
+/// # Locks
+/// The workflow.
+///
+/// # Errors
+/// [`TransitionError`]; nothing was written.
+pub fn retry(tx: &mut dyn Tx, call: &RetryOps) -> Result<Retried, TransitionError> {
+    let workflow = lock_by_id(tx, &call.workflow)?;
+    let question = format!("retry {:?}: {:?}", call.workflow, call.target);
+    if let Some(ops) = replay(tx, call.request, &question)? {
+        return Ok(Retried { ops, notices: Vec::new() });
+    }
+    if workflow.cancel_requested {
+        let advice = "a canceled workflow stays canceled: start a new one";
+        return Err(TransitionError::WorkflowStatus { id: workflow.id, status: WorkflowStatus::Canceled, advice });
+    }
+    let targets = targets(tx, call, workflow.seq)?;
+    let now = tx.now()?;
+    let seqs: Vec<OpSeq> = targets.iter().map(|state| state.seq).collect();
+    let mut ripple = Ripple::default();
+    let edges = tx.downstream(&seqs, Reach::Descendants)?;
+    ripple.learn(edges);
+
+    let (mut set, mut tally) = (WriteSet::default(), Tally::default());
+    let mut journal = Journal::new(now, Some(call.actor.name.clone()));
+    for state in &targets {
+        ripple.moved(state.seq, OpStatus::Failed, OpStatus::Ready);
+        tally.moves(workflow.seq, StoredStatus::Failed, StoredStatus::Open);
+        set.ready.push(QueuedOp { failures: 0, ..queued(state, now) });
+        set.changes.push(OpChange {
+            op: state.seq,
+            from: StoredStatus::Failed,
+            to: StoredStatus::Open,
+            unmet: 0,
+            broken: 0,
+            fence: None,
+            failures: Some(0),
+            losses: Some(0),
+            finished_at: None,
+        });
+        let about = About { workflow: (workflow.seq, &workflow.id), op: Some((state.seq, &state.id)), fence: None };
+        journal.tell(EventKind::OpReopened, about, call.actor.reason.clone());
+    }
+    ripple.settle();
+    ripple.write(now, &HashMap::from([(workflow.seq, workflow.id.clone())]), &mut tally, &mut set, &mut journal);
+    let change = changed(&workflow, &tally, now);
+    if change.status != workflow.status {
+        let about = About { workflow: (workflow.seq, &workflow.id), op: None, fence: None };
+        journal.tell(EventKind::WorkflowUpdated, about, Some(change.status.to_string()));
+    }
+    set.workflows.push(change);
+    let ops: Vec<OpId> = targets.into_iter().map(|state| state.id).collect();
+    set.act = Some(act(call.request, question, &call.actor, &ops, now)?);
+    write_guarded(tx, set, &mut journal)?;
+    Ok(Retried { ops, notices: journal.notices })
+}
+
+fn targets(tx: &mut dyn Tx, call: &RetryOps, workflow: crate::model::WorkflowSeq) -> Result<Vec<OpState>, TransitionError> {
+    match &call.target {
+        RetryTarget::AllFailed => {
+            let failed = tx.ops_with_status(workflow, &[StoredStatus::Failed])?;
+            if failed.is_empty() {
+                // Told by the workflow's status, which names what it is instead.
+                let status = tx.lock_workflows(&[workflow], Wait::Block)?.pop().map_or(WorkflowStatus::Running, |row| row.status);
+                let advice = "none of its ops is failed, so there is nothing to retry";
+                return Err(TransitionError::WorkflowStatus { id: call.workflow.clone(), status, advice });
+            }
+            Ok(failed)
+        }
+        RetryTarget::Op(id) => {
+            let missing = || TransitionError::NoOp { workflow: call.workflow.clone(), op: id.clone() };
+            let state = tx.ops_by_id(&[(workflow, id.clone())])?.pop().ok_or_else(missing)?;
+            let leased = !tx.leases_of(&[state.seq])?.is_empty();
+            let status = state.status.status(leased);
+            if next(status, Event::Retried).is_none() || status != OpStatus::Failed {
+                let advice = match status {
+                    OpStatus::Blocked => "retry the failed op that blocks it",
+                    OpStatus::Canceled => "a canceled op stays canceled",
+                    OpStatus::Succeeded => "it has succeeded already",
+                    OpStatus::Pending | OpStatus::Ready | OpStatus::Running | OpStatus::Waiting | OpStatus::Failed => {
+                        "only a failed op can be retried"
+                    }
+                };
+                return Err(TransitionError::OpStatus { workflow: call.workflow.clone(), op: id.clone(), status, advice });
+            }
+            Ok(vec![state])
+        }
+    }
+}
