@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, HashSet};
 const LANES_PER_WALK: u32 = 64;
 /// Walks of one claim: past a thousand full lanes the next claim goes on from its cursor.
 const WALKS_MAX: u32 = 16;
+/// Fruitless claims in a row that ask for another at once: past sixteen thousand full lanes a worker waits for its poll
+/// instead of walking without rest.
+const FRUITLESS_MAX: u32 = 16;
 
 /// What a worker asks for.
 #[derive(Debug, Clone)]
@@ -38,6 +41,8 @@ pub struct ClaimCursor {
     lane: Option<LaneKey>,
     /// The last gate that got a slot.
     gate: Option<GateKey>,
+    /// Claims in a row that left lanes unseen and found nothing.
+    fruitless: u32,
 }
 
 /// What a claim got.
@@ -47,7 +52,7 @@ pub struct ClaimReport {
     pub ops: Vec<ClaimedOp>,
     /// Where the next claim begins.
     pub cursor: ClaimCursor,
-    /// Whether more may be claimed at once: a lane gave all that was asked of it, or not every lane was looked at.
+    /// Whether another claim at once may get more: a gate gave all that was asked of it, or lanes are still unseen.
     pub more: bool,
     /// Queues that had work but no token in their bucket.
     pub rate_limited: Vec<(SiteName, QueueName)>,
@@ -69,7 +74,7 @@ pub fn claim(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<ClaimReport, Sto
         }
     }
     let Walk { gates, cursor, all_seen } = walk(tx, request)?;
-    let mut cursor = ClaimCursor { lane: cursor, gate: request.cursor.gate };
+    let mut cursor = ClaimCursor { lane: cursor, gate: request.cursor.gate, fruitless: 0 };
     let mut slots = allot(&gates, request.capacity, &mut cursor);
 
     let limited: Vec<GateKey> = slots.keys().copied().filter(|gate| gates.get(gate).is_some_and(|gate| gate.limited)).collect();
@@ -97,10 +102,11 @@ pub fn claim(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<ClaimReport, Sto
             lanes.iter().map(|lane| LaneTake { lane: *lane, gate: *gate, limit: *limit })
         })
         .collect();
-    if takes.is_empty() {
-        return Ok(ClaimReport { ops: Vec::new(), cursor, more: !all_seen, rate_limited });
-    }
-    let ops = tx.claim_ready(&Claim { token: request.token, worker: request.worker.clone(), lease: request.lease, takes })?;
+    let ops = if takes.is_empty() {
+        Vec::new()
+    } else {
+        tx.claim_ready(&Claim { token: request.token, worker: request.worker.clone(), lease: request.lease, takes })?
+    };
 
     let mut taken: BTreeMap<GateKey, u32> = BTreeMap::new();
     for op in &ops {
@@ -115,7 +121,11 @@ pub fn claim(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<ClaimReport, Sto
         .collect();
     tx.set_buckets(&spent)?;
     let drained = |(gate, limit): (&GateKey, &u32)| *limit > 0 && taken.get(gate) == Some(limit);
-    let more = !all_seen || slots.iter().any(drained);
+    if ops.is_empty() && !all_seen {
+        cursor.fruitless = (request.cursor.fruitless + 1) % FRUITLESS_MAX;
+    }
+    let walks_on = !all_seen && (!ops.is_empty() || cursor.fruitless > 0);
+    let more = walks_on || slots.iter().any(drained);
     Ok(ClaimReport { ops, cursor, more, rate_limited })
 }
 
@@ -234,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_shared_and_its_rest_dealt_from_the_turn() {
-        let mut cursor = ClaimCursor { lane: None, gate: Some(GateKey(2)) };
+        let mut cursor = ClaimCursor { gate: Some(GateKey(2)), ..ClaimCursor::default() };
         assert_eq!(allot(&gates(3), 7, &mut cursor), BTreeMap::from([(GateKey(1), 2), (GateKey(2), 2), (GateKey(3), 3)]));
         assert_eq!(allot(&gates(0), 7, &mut cursor), BTreeMap::new());
     }
