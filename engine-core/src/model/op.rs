@@ -1,6 +1,9 @@
 //! What an application says of one op, and what its handler leaves behind.
 
-use super::{AgentName, ArtifactName, CollectionName, DedupKey, Json, KindName, Micros, OpId, QueueName, RecordKey, RetryPolicy, SiteName};
+use super::{
+    AgentName, ArtifactName, CollectionName, DedupKey, Json, KindName, Micros, OpId, QueueName, RecordKey, RetryPolicy, SiteName,
+    storable_text,
+};
 use serde::{Deserialize, Serialize};
 
 /// That an op waits for another of its workflow.
@@ -107,6 +110,12 @@ impl OpError {
     /// An error with `code` and `message`.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into(), details: Json::null() }
+    }
+
+    /// The same with texts that every store holds: without NUL characters, code and message cut to `limit` bytes each.
+    #[must_use]
+    pub fn storable(&self, limit: usize) -> Self {
+        Self { code: storable_text(&self.code, limit), message: storable_text(&self.message, limit), details: self.details.clone() }
     }
 }
 

@@ -307,7 +307,8 @@ impl Ending {
                 return Ok(Verdict { result: Some(result.clone()), ..verdict(AttemptOutcome::Succeeded, Event::Completed) });
             }
             (End::Release, _) => return Ok(verdict(AttemptOutcome::Released, Event::Released)),
-            (End::Fail { error, class, delay }, _) => (error.clone(), *class, *delay),
+            // Recording a failure cannot fail. Its length is limited by whoever reports it.
+            (End::Fail { error, class, delay }, _) => (error.storable(usize::MAX), *class, *delay),
         };
         let state = state.ok_or_else(|| StoreError::Rejected(format!("op {:?} has a lease but no row", item.lease.op).into()))?;
         let failures = state.failures.saturating_add(1);
