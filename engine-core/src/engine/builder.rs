@@ -1,0 +1,256 @@
+//! Building an engine.
+
+use super::Engine;
+use super::context::OpContext;
+use super::error::EngineError;
+use super::handler::{Handler, HandlerError, typed};
+use super::hub::Hub;
+use super::observer::Observer;
+use super::session::Settings;
+use crate::client::{CALL_PATIENCE, Client, Definition, InvalidSpec, Problem, Workflow};
+use crate::model::{KindName, Limits, Micros, QueuePolicy, WorkerName};
+use crate::store::{Store, StoreExt, TxKind};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+/// How long a lease lasts: short enough that a lost worker's ops run again soon, long enough for a store that is away for a moment.
+pub const LEASE: Duration = Duration::from_secs(30);
+/// How often leases are renewed.
+pub const HEARTBEAT: Duration = Duration::from_secs(10);
+/// How often an idle engine looks for work.
+pub const POLL: Duration = Duration::from_millis(250);
+/// How long a shutdown waits for running handlers before it tells them to stop.
+pub const GRACE: Duration = Duration::from_secs(10);
+/// How long a handler that was told to stop may go on before it is dropped.
+pub const STOP_WAIT: Duration = Duration::from_millis(500);
+
+/// Builds an [`Engine`]. What is wrong is collected and told by [`EngineBuilder::build`].
+#[must_use = "nothing is built before build()"]
+pub struct EngineBuilder {
+    store: Arc<dyn Store>,
+    name: String,
+    workers_max: usize,
+    lease: Duration,
+    heartbeat: Duration,
+    poll: Duration,
+    grace: Duration,
+    stop_wait: Duration,
+    patience: Duration,
+    limits: Limits,
+    handlers: BTreeMap<KindName, Arc<dyn Handler>>,
+    policies: Vec<QueuePolicy>,
+    observers: Vec<Arc<dyn Observer>>,
+    definitions: Vec<Definition>,
+    automatic: bool,
+    strict_kinds: bool,
+    problems: Vec<String>,
+}
+
+impl EngineBuilder {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            name: format!("worker-{}", std::process::id()),
+            workers_max: available_parallelism().map_or(1, std::num::NonZero::get),
+            lease: LEASE,
+            heartbeat: HEARTBEAT,
+            poll: POLL,
+            grace: GRACE,
+            stop_wait: STOP_WAIT,
+            patience: CALL_PATIENCE,
+            limits: Limits::default(),
+            handlers: BTreeMap::new(),
+            policies: Vec::new(),
+            observers: Vec::new(),
+            definitions: Vec::new(),
+            automatic: true,
+            strict_kinds: true,
+            problems: Vec::new(),
+        }
+    }
+
+    /// What the worker calls itself in leases and in the history: a label, never proof of anything.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// How many handlers may run at once; the number of cores if not said. A handler that waits costs no thread, so
+    /// thousands are fine.
+    pub const fn max_workers(mut self, max_workers: usize) -> Self {
+        self.workers_max = max_workers;
+        self
+    }
+
+    /// How long a lease lasts, in place of [`LEASE`]: the ops of a process that dies run again after it.
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How often leases are renewed, in place of [`HEARTBEAT`]; at least three times a lease, whatever is said here.
+    pub const fn heartbeat(mut self, heartbeat: Duration) -> Self {
+        self.heartbeat = heartbeat;
+        self
+    }
+
+    /// How often an idle engine looks for work that other processes made, in place of [`POLL`].
+    pub const fn poll(mut self, poll: Duration) -> Self {
+        self.poll = poll;
+        self
+    }
+
+    /// How long a shutdown waits for running handlers, in place of [`GRACE`].
+    pub const fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// How long a handler that was told to stop may go on, in place of [`STOP_WAIT`].
+    pub const fn stop_wait(mut self, stop_wait: Duration) -> Self {
+        self.stop_wait = stop_wait;
+        self
+    }
+
+    /// How long calls and cycles by hand try again what the store cannot do just now, in place of [`CALL_PATIENCE`]. A
+    /// started engine waits for its store for ever.
+    pub const fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// How large things may be.
+    pub const fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Runs ops of `kind` by an async function from a typed input to a typed result; see [`typed`].
+    pub fn handler<F, Fut, In, Out, E>(self, kind: &str, function: F) -> Self
+    where
+        F: Fn(OpContext, In) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Out, E>> + Send + 'static,
+        In: DeserializeOwned + Send + 'static,
+        Out: Serialize + Send + 'static,
+        E: Into<HandlerError> + Send + 'static,
+    {
+        self.raw_handler(kind, typed(function))
+    }
+
+    /// Runs ops of `kind` by `handler`.
+    pub fn raw_handler(mut self, kind: &str, handler: impl Handler) -> Self {
+        match KindName::new(kind) {
+            Ok(kind) => {
+                if self.handlers.insert(kind.clone(), Arc::new(handler)).is_some() {
+                    self.problems.push(format!("there are two handlers for the kind {kind:?}: register one"));
+                }
+            }
+            Err(error) => self.problems.push(error.to_string()),
+        }
+        self
+    }
+
+    /// Stores `policy` when the engine is built, in place of the one for the same site (or any) and queue.
+    pub fn policy(mut self, policy: QueuePolicy) -> Self {
+        self.policies.push(policy);
+        self
+    }
+
+    /// Tells `observer` what happens in this process.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// Registers a function from a typed input to a workflow under `name`, to start it by.
+    pub fn definition<T, F>(self, name: &str, function: F) -> Self
+    where
+        T: DeserializeOwned,
+        F: Fn(T) -> Workflow + Send + Sync + 'static,
+    {
+        self.define(Definition::new(name, function))
+    }
+
+    /// Registers `definition`, to start it by its name.
+    pub fn define(mut self, definition: Definition) -> Self {
+        if self.definitions.iter().any(|known| known.name() == definition.name()) {
+            self.problems.push(format!("there are two definitions {:?}: register one", definition.name()));
+        }
+        self.definitions.push(definition);
+        self
+    }
+
+    /// With `false` the engine does nothing by itself and is driven by hand only.
+    pub const fn automatic(mut self, automatic: bool) -> Self {
+        self.automatic = automatic;
+        self
+    }
+
+    /// With `false` the engine's client takes ops of kinds that have no handler here, because another process runs them.
+    pub const fn strict_kinds(mut self, strict_kinds: bool) -> Self {
+        self.strict_kinds = strict_kinds;
+        self
+    }
+
+    /// Builds the engine and stores its policies. Must run inside a tokio runtime, where the handlers will run.
+    ///
+    /// # Errors
+    /// [`EngineError::Setup`] with everything that is wrong; [`EngineError::Store`] when the policies cannot be stored.
+    pub async fn build(mut self) -> Result<Engine, EngineError> {
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| EngineError::NoRuntime)?;
+        let mut problems = std::mem::take(&mut self.problems);
+        let worker = WorkerName::new(self.name.clone()).map_err(|error| problems.push(error.to_string())).ok();
+        let lease = Micros::try_from(self.lease).map_err(|error| problems.push(format!("the lease: {error}"))).ok();
+        for (what, duration) in [("the heartbeat", self.heartbeat), ("the poll interval", self.poll)] {
+            if duration.is_zero() {
+                problems.push(format!("{what} is zero: give it a duration above that"));
+            }
+        }
+        if self.workers_max == 0 {
+            problems.push("max_workers is zero: nothing would ever run".to_owned());
+        }
+        problems.extend(self.policies.iter().filter_map(|policy| policy.check().err()).map(|error| error.to_string()));
+        let (Some(worker), Some(lease), true) = (worker, lease, problems.is_empty()) else {
+            let problems = problems.into_iter().map(|message| Problem { op: None, message }).collect();
+            return Err(EngineError::Setup(InvalidSpec { problems }));
+        };
+        let hub = Arc::new(Hub::with_observers(self.observers).map_err(EngineError::Thread)?);
+        let kinds = self.strict_kinds.then(|| self.handlers.keys().cloned().collect());
+        let client =
+            Client::of_engine(Arc::clone(&self.store), Arc::clone(&hub), self.limits, kinds, self.definitions).with_patience(self.patience);
+        if !self.policies.is_empty() {
+            let policies = self.policies;
+            client.blocking(move |store| store.with(TxKind::Client, |tx| tx.set_policies(&policies))).await?;
+        }
+        let settings = Settings {
+            store: self.store,
+            hub,
+            client,
+            runtime,
+            handlers: self.handlers,
+            worker,
+            workers_max: self.workers_max,
+            lease,
+            beat: self.heartbeat.min(self.lease / 3),
+            poll: self.poll,
+            grace: self.grace,
+            stop_wait: self.stop_wait,
+            patience: self.patience,
+            limits: self.limits,
+            automatic: self.automatic,
+        };
+        Ok(Engine { settings: Arc::new(settings) })
+    }
+}
+
+impl fmt::Debug for EngineBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineBuilder").field("name", &self.name).field("kinds", &self.handlers.keys()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,193 @@
+//! The claim loop: asks for all free capacity in one call, and again at once while there is more (Q2, L10).
+
+use super::attempt;
+use super::notice::{Notice, NoticeKind};
+use super::observer::Ticket;
+use super::recovery::{self, PROMOTE_MAX};
+use super::retrying::{Pauses, retry};
+use super::session::{Session, Settings};
+use crate::client::with_causes;
+use crate::model::LeaseToken;
+use crate::store::{StoreError, StoreExt, TxKind};
+use crate::transitions::{self, BatchLimit, ClaimCursor, ClaimReport, ClaimRequest};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// When a claim loop ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Until {
+    /// Never: it runs until the session stops, and waits for a store that is away.
+    Stopped,
+    /// After one claim.
+    Once,
+    /// When nothing can be claimed and nothing runs.
+    Idle,
+}
+
+/// Runs as long as `until` says.
+///
+/// # Errors
+/// Only with [`Until::Once`] and [`Until::Idle`]: the store failed for longer than the engine's patience, or for good.
+pub(super) fn claim_loop(session: &Arc<Session>, until: Until) -> Result<(), StoreError> {
+    let mut claimer = Claimer { session, cursor: ClaimCursor::default(), idle: false, tend_at: Instant::now(), fruitless: 0 };
+    match until {
+        Until::Stopped => {
+            claimer.run_until_stopped();
+            Ok(())
+        }
+        Until::Once | Until::Idle => claimer.run_by_hand(until),
+    }
+}
+
+struct Claimer<'s> {
+    session: &'s Arc<Session>,
+    cursor: ClaimCursor,
+    /// Observers were told that there is nothing to do.
+    idle: bool,
+    /// When to look after expired leases and delayed ops next.
+    tend_at: Instant,
+    /// Claims in a row that got nothing although not every lane was looked at.
+    fruitless: u32,
+}
+
+/// After so many fruitless claims in a row the next one waits like any other: thousands of full lanes are no reason to
+/// keep a core and the store busy.
+const FRUITLESS_MAX: u32 = 16;
+
+/// A claim that is tried until it is known how it ended.
+struct Try {
+    token: LeaseToken,
+    /// Before the first try: no lease of this token began earlier.
+    began: Instant,
+    repeated: bool,
+}
+
+impl Try {
+    fn new() -> Self {
+        Self { token: LeaseToken::random(), began: Instant::now(), repeated: false }
+    }
+}
+
+/// What one round found.
+struct Round {
+    /// Whether the next round is to follow at once.
+    more: bool,
+    /// Whether there was nothing to claim while nothing ran.
+    idle: bool,
+}
+
+impl Claimer<'_> {
+    fn run_until_stopped(&mut self) {
+        let (mut pauses, mut attempt) = (Pauses::new(), Try::new());
+        while let Some(room) = self.session.slots.wait_for_room() {
+            match self.round(room, &mut attempt) {
+                Ok(round) => {
+                    (pauses, attempt) = (Pauses::new(), Try::new());
+                    self.rest(&round);
+                }
+                Err(error) => {
+                    tracing::warn!(error = with_causes(&error), "claim failed; trying again");
+                    if !self.session.slots.pause(pauses.next()) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn run_by_hand(&mut self, until: Until) -> Result<(), StoreError> {
+        let patience = self.session.settings.patience;
+        while let Some(room) = self.session.slots.wait_for_room() {
+            let mut attempt = Try::new();
+            let round = retry(patience, || self.round(room, &mut attempt))?;
+            if until == Until::Once || round.idle {
+                return Ok(());
+            }
+            self.rest(&round);
+        }
+        Ok(())
+    }
+
+    /// Waits for a reason to claim again.
+    fn rest(&mut self, round: &Round) {
+        if round.idle && !self.idle {
+            self.session.settings.hub.notices().tell(|| Notice::new(NoticeKind::Idle));
+        }
+        self.idle = round.idle;
+        if !round.more && self.session.slots.wait_for_work(self.tend_at) {
+            // Something became due: it is moved before the claim.
+            self.tend_at = Instant::now();
+        }
+    }
+
+    /// Recovers and promotes when it is time, claims, and begins what it got.
+    fn round(&mut self, room: u32, attempt: &mut Try) -> Result<Round, StoreError> {
+        let session = self.session;
+        let settings = &session.settings;
+        // Read before the claim: an end that is settled in between may have made something ready that the claim missed.
+        let open_before = session.slots.open();
+        let mut behind = false;
+        if self.tend_at <= Instant::now() {
+            let recovered = recovery::recover(settings, BatchLimit::DEFAULT)?;
+            behind = recovered.len() == BatchLimit::DEFAULT.get() as usize;
+            session.tally().recovered(recovered);
+            behind |= recovery::promote(settings, PROMOTE_MAX)? == PROMOTE_MAX;
+            self.tend_at = Instant::now() + settings.poll;
+        }
+        if behind {
+            self.tend_at = Instant::now();
+        }
+        let report = claim(settings, room, self.cursor, attempt)?;
+        self.cursor = report.cursor;
+        let nothing = report.ops.is_empty();
+        for op in report.ops {
+            attempt::begin(session, op, attempt.began);
+        }
+        self.fruitless = if nothing && report.more { self.fruitless + 1 } else { 0 };
+        let more = behind || (report.more && self.fruitless < FRUITLESS_MAX);
+        Ok(Round { more, idle: nothing && !more && open_before == 0 })
+    }
+}
+
+/// Claims up to `room` ops; what it got was told to observers.
+fn claim(settings: &Settings, room: u32, cursor: ClaimCursor, attempt: &mut Try) -> Result<ClaimReport, StoreError> {
+    let span = tracing::debug_span!(
+        "claim",
+        messaging.system = "leasehold",
+        messaging.operation.name = "receive",
+        messaging.client.id = settings.worker.as_str(),
+        messaging.batch.message_count = tracing::field::Empty
+    );
+    let _entered = span.enter();
+    let request = ClaimRequest {
+        token: attempt.token,
+        worker: settings.worker.clone(),
+        lease: settings.lease,
+        capacity: room,
+        kinds: Some(settings.handlers.keys().cloned().collect()),
+        agents: Vec::new(),
+        cursor,
+        repeated: std::mem::replace(&mut attempt.repeated, true),
+    };
+    let notices = settings.hub.notices();
+    let mut ticket: Option<Ticket> = None;
+    let report = settings.store.with(TxKind::Claim, |tx| {
+        ticket = None;
+        let report = transitions::claim(tx, &request)?;
+        ticket = Some(notices.ticket());
+        Ok::<_, StoreError>(report)
+    })?;
+    span.record("messaging.batch.message_count", report.ops.len());
+    if let Some(ticket) = ticket.filter(|_| notices.heard()) {
+        let leased = report.ops.iter().map(|op| {
+            let at = Some(op.lease.acquired_at);
+            Notice { at, ..Notice::of_claimed(NoticeKind::OpLeased, op) }
+        });
+        let limited = report.rate_limited.iter().map(|(site, queue)| {
+            let (queue, site) = (Some(queue.clone()), Some(site.clone()));
+            Notice { queue, site, ..Notice::new(NoticeKind::QueueRateLimited) }
+        });
+        ticket.tell(leased.chain(limited).collect());
+    }
+    Ok(report)
+}

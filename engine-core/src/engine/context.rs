@@ -1,0 +1,198 @@
+//! What a handler knows of its attempt, and what it may leave behind.
+
+use super::handler::HandlerError;
+use crate::client::{Client, ClientError, Op, with_causes};
+use crate::model::{
+    Artifact, ArtifactName, Digest, Json, KindName, NameError, OpError, OpId, OpSpec, QueueName, Record, SiteName, WorkflowId, check_size,
+};
+use crate::store::rows::ClaimedOp;
+use serde::de::DeserializeOwned;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio_util::sync::CancellationToken;
+
+/// One attempt, as its handler sees it. Cheap to clone.
+///
+/// What is [emitted](OpContext::emit), [attached](OpContext::attach) or [recorded](OpContext::record) is kept until the
+/// handler succeeds and then committed with its result, under the lease, or not at all.
+#[derive(Debug, Clone)]
+pub struct OpContext {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    op: Arc<ClaimedOp>,
+    cancellation: CancellationToken,
+    client: Client,
+    left: Mutex<Left>,
+}
+
+/// What a handler leaves besides its result.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    pub(super) emitted: Vec<OpSpec>,
+    pub(super) artifacts: Vec<Artifact>,
+    pub(super) records: Vec<Record>,
+}
+
+impl OpContext {
+    pub(super) fn new(op: Arc<ClaimedOp>, cancellation: CancellationToken, client: Client) -> Self {
+        Self { inner: Arc::new(Inner { op, cancellation, client, left: Mutex::default() }) }
+    }
+
+    /// The workflow.
+    pub fn workflow_id(&self) -> &WorkflowId {
+        &self.inner.op.workflow_id
+    }
+    /// The op.
+    pub fn op_id(&self) -> &OpId {
+        &self.inner.op.op_id
+    }
+    /// The op that emitted it.
+    pub fn parent(&self) -> Option<&OpId> {
+        self.inner.op.parent.as_ref()
+    }
+    /// The op's kind.
+    pub fn kind(&self) -> &KindName {
+        &self.inner.op.kind
+    }
+    /// The op's queue.
+    pub fn queue(&self) -> &QueueName {
+        &self.inner.op.queue
+    }
+    /// The op's site.
+    pub fn site(&self) -> &SiteName {
+        &self.inner.op.site
+    }
+    /// The attempt's number, which is also its fence: it grows with every lease of this op and never repeats. An outside
+    /// system that remembers the highest it has seen can refuse a worker that lost its lease.
+    pub fn attempt(&self) -> i64 {
+        self.inner.op.lease.key.fence.0
+    }
+    /// How many attempts have failed before this one.
+    pub fn failures(&self) -> u32 {
+        self.inner.op.failures
+    }
+    /// What the op was given.
+    pub fn input(&self) -> &Json {
+        &self.inner.op.input
+    }
+    /// What people and tools attached to the op.
+    pub fn metadata(&self) -> &Json {
+        &self.inner.op.metadata
+    }
+    /// A key that is the same on every attempt of this op and of no other: 64 hexadecimal digits, fit for a header.
+    pub fn idempotency_key(&self) -> String {
+        let (workflow, op) = (self.workflow_id().as_str(), self.op_id().as_str());
+        // The length keeps ("a", "b/c") apart from ("a/b", "c").
+        Digest::of_bytes(format!("{}/{workflow}/{op}", workflow.len()).as_bytes()).to_string()
+    }
+    /// Tells when to stop: the lease is lost, the workflow was canceled, the time is over, or the worker shuts down. A
+    /// handler that goes on is dropped at its next `.await` after a moment.
+    pub fn cancellation(&self) -> &CancellationToken {
+        &self.inner.cancellation
+    }
+    /// A client of the same store.
+    pub fn client(&self) -> &Client {
+        &self.inner.client
+    }
+
+    /// The result of the op `id` of the same workflow.
+    ///
+    /// # Errors
+    /// Permanent when there is no such op, it has no result, or the result is no `T`; retryable when the store failed.
+    pub async fn dependency<T: DeserializeOwned>(&self, id: &str) -> Result<T, HandlerError> {
+        let result = self.dependency_json(id).await?;
+        result.decode().map_err(|error| HandlerError::permanent(format!("the result of op {id:?}: {}", with_causes(&error))))
+    }
+
+    /// [`OpContext::dependency`] as JSON.
+    ///
+    /// # Errors
+    /// As [`OpContext::dependency`].
+    pub async fn dependency_json(&self, id: &str) -> Result<Json, HandlerError> {
+        let op = OpId::new(id).map_err(|error| misnamed(&error))?;
+        self.client().op_result(self.workflow_id(), &op).await.map_err(failed_read)
+    }
+
+    /// The results of all ops that this one waits for and that have succeeded, by id, in one read.
+    ///
+    /// # Errors
+    /// Retryable when the store failed.
+    pub async fn dependencies(&self) -> Result<Vec<(OpId, Json)>, HandlerError> {
+        self.client().dependency_results(self.inner.op.lease.key.op).await.map_err(failed_read)
+    }
+
+    /// The content of the artifact `name` of the op `id` of the same workflow.
+    ///
+    /// # Errors
+    /// Permanent when there is no such op or artifact; retryable when the store failed.
+    pub async fn artifact_of(&self, id: &str, name: &str) -> Result<Vec<u8>, HandlerError> {
+        let op = OpId::new(id).map_err(|error| misnamed(&error))?;
+        let name = ArtifactName::new(name).map_err(|error| misnamed(&error))?;
+        self.client().artifact(self.workflow_id(), &op, &name).await.map_err(failed_read)
+    }
+
+    /// Adds `op` to the workflow when this one succeeds. It knows this op as its parent and inherits its site.
+    ///
+    /// # Errors
+    /// Permanent, with the code `bad_emission`, when its description is not valid.
+    pub fn emit(&self, op: Op) -> Result<(), HandlerError> {
+        let refuse = |message: String| HandlerError::permanent(message).code(OpError::BAD_EMISSION);
+        let spec = op.build().map_err(|error| refuse(error.to_string()))?;
+        if let Some(problem) = self.client().kind_problem(&spec.kind) {
+            return Err(refuse(format!("op {:?}: {problem}", spec.id)));
+        }
+        self.left(|left| left.emitted.push(spec));
+        Ok(())
+    }
+
+    /// Keeps `artifact` with this op when it succeeds, in place of an earlier one of its name.
+    ///
+    /// # Errors
+    /// Permanent, with the code `bad_result`, when it is over its limit.
+    pub fn attach(&self, artifact: Artifact) -> Result<(), HandlerError> {
+        let limits = self.client().limits();
+        check_size(format!("the artifact {:?}", artifact.name), artifact.content.len(), limits.artifact_bytes)
+            .and_then(|()| {
+                let size = artifact.metadata.as_str().len();
+                check_size(format!("the metadata of the artifact {:?}", artifact.name), size, limits.input_bytes)
+            })
+            .map_err(|error| HandlerError::permanent(error.to_string()).code(OpError::BAD_RESULT))?;
+        self.left(|left| left.artifacts.push(artifact));
+        Ok(())
+    }
+
+    /// Keeps `record` with the workflow when this op succeeds, in place of an earlier one of its key.
+    ///
+    /// # Errors
+    /// Permanent, with the code `bad_result`, when it is over its limit.
+    pub fn record(&self, record: Record) -> Result<(), HandlerError> {
+        let what = format!("the record {:?} of {:?}", record.key, record.collection);
+        check_size(what, record.value.as_str().len(), self.client().limits().record_bytes)
+            .map_err(|error| HandlerError::permanent(error.to_string()).code(OpError::BAD_RESULT))?;
+        self.left(|left| left.records.push(record));
+        Ok(())
+    }
+
+    fn left<T>(&self, change: impl FnOnce(&mut Left) -> T) -> T {
+        change(&mut self.inner.left.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes what the handler left.
+    pub(super) fn take_left(&self) -> Left {
+        self.left(std::mem::take)
+    }
+}
+
+fn misnamed(error: &NameError) -> HandlerError {
+    HandlerError::permanent(error.to_string())
+}
+
+/// A store may be there again for the next attempt; what is missing or has another shape will be the same then.
+fn failed_read(error: ClientError) -> HandlerError {
+    match error {
+        ClientError::Store(_) | ClientError::ShuttingDown => error.into(),
+        _ => HandlerError::permanent(with_causes(&error)),
+    }
+}

@@ -1,0 +1,129 @@
+//! Ended attempts that wait to be committed.
+
+use super::session::EndedAttempt;
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The most ends of one commit: past a thousand a batch gains nothing and only holds its locks longer.
+const COMMIT_MAX: usize = 1_000;
+
+/// Ended attempts, in the order in which they ended.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    /// How long a failing store is tried before what waits is given up; `None` is for ever.
+    patience: Option<Duration>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<EndedAttempt>,
+    /// Ends whose workflow another transaction held: committed apart, waiting for it.
+    apart: Vec<EndedAttempt>,
+    /// Since when every commit has failed.
+    failing_since: Option<Instant>,
+    /// The claim loop runs, and may hand in what it got while it was told to stop.
+    claiming: bool,
+    /// No handler's end comes any more, and what waits is given up at this instant.
+    closed: Option<Instant>,
+}
+
+/// What to commit next.
+#[derive(Debug)]
+pub(super) enum Batch {
+    /// These, leaving out workflows that others hold.
+    Fresh(Vec<EndedAttempt>),
+    /// These, waiting for whoever holds their workflows.
+    Apart(Vec<EndedAttempt>),
+    /// Nothing any more; these are given up.
+    Over(Vec<EndedAttempt>),
+}
+
+impl Outbox {
+    pub(super) fn new(patience: Option<Duration>) -> Self {
+        Self { patience, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every statement that holds the state leaves it consistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn push(&self, ended: EndedAttempt) {
+        self.lock().waiting.push_back(ended);
+        self.changed.notify_all();
+    }
+
+    /// Puts back what could not be committed, before what ended later.
+    pub(super) fn put_back(&self, ended: Vec<EndedAttempt>) {
+        let mut state = self.lock();
+        ended.into_iter().rev().for_each(|ended| state.waiting.push_front(ended));
+    }
+
+    /// Puts back what another transaction held.
+    pub(super) fn put_apart(&self, ended: Vec<EndedAttempt>) {
+        self.lock().apart.extend(ended);
+    }
+
+    /// Waits for something to commit.
+    pub(super) fn next(&self) -> Batch {
+        let mut state = self.lock();
+        loop {
+            let now = Instant::now();
+            if state.closed.is_some_and(|deadline| deadline <= now) {
+                let State { waiting, apart, .. } = &mut *state;
+                return Batch::Over(waiting.drain(..).chain(apart.drain(..)).collect());
+            }
+            if !state.apart.is_empty() {
+                let count = state.apart.len().min(COMMIT_MAX);
+                return Batch::Apart(state.apart.drain(..count).collect());
+            }
+            if !state.waiting.is_empty() {
+                let count = state.waiting.len().min(COMMIT_MAX);
+                return Batch::Fresh(state.waiting.drain(..count).collect());
+            }
+            state = match state.closed {
+                Some(_) if !state.claiming => return Batch::Over(Vec::new()),
+                Some(deadline) => self.changed.wait_timeout(state, deadline - now).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Notes that a commit went through.
+    pub(super) fn works(&self) {
+        self.lock().failing_since = None;
+    }
+
+    /// Notes that a commit failed for the moment, and waits `pause`; `false` when it is time to give up.
+    pub(super) fn fails(&self, pause: Duration) -> bool {
+        let mut state = self.lock();
+        let since = *state.failing_since.get_or_insert_with(Instant::now);
+        if self.patience.is_some_and(|patience| since.elapsed() >= patience) {
+            return false;
+        }
+        let until = Instant::now() + pause;
+        loop {
+            let until = state.closed.map_or(until, |deadline| deadline.min(until));
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Notes whether the claim loop runs.
+    pub(super) fn claiming(&self, claiming: bool) {
+        self.lock().claiming = claiming;
+        self.changed.notify_all();
+    }
+
+    /// No handler's end comes any more; what is not committed `within` is given up.
+    pub(super) fn close(&self, within: Duration) {
+        self.lock().closed = Some(Instant::now() + within);
+        self.changed.notify_all();
+    }
+}

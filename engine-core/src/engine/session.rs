@@ -1,0 +1,185 @@
+//! What the parts of one running engine share.
+
+use super::handler::Handler;
+use super::held::{HeldLeases, Lost};
+use super::hub::{Bell, Hub};
+use super::notice::{Notice, NoticeKind};
+use super::outbox::Outbox;
+use super::report::Tally;
+use super::slots::Slots;
+use super::stop::{StopReason, StopSwitch};
+use crate::client::Client;
+use crate::client::with_causes;
+use crate::model::{KindName, Limits, Micros, WorkerName};
+use crate::store::rows::ClaimedOp;
+use crate::store::{Store, StoreError};
+use crate::transitions::{End, Finish};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// What an engine was built with.
+pub(super) struct Settings {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) hub: Arc<Hub>,
+    pub(super) client: Client,
+    pub(super) runtime: tokio::runtime::Handle,
+    pub(super) handlers: BTreeMap<KindName, Arc<dyn Handler>>,
+    pub(super) worker: WorkerName,
+    pub(super) workers_max: usize,
+    pub(super) lease: Micros,
+    pub(super) beat: Duration,
+    pub(super) poll: Duration,
+    pub(super) grace: Duration,
+    pub(super) stop_wait: Duration,
+    pub(super) patience: Duration,
+    pub(super) limits: Limits,
+    pub(super) automatic: bool,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("store", &self.store)
+            .field("worker", &self.worker)
+            .field("kinds", &self.handlers.keys())
+            .field("workers_max", &self.workers_max)
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One run of an engine: from a start, or from a cycle by hand, to its end.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) settings: Arc<Settings>,
+    pub(super) held: HeldLeases,
+    pub(super) slots: Slots,
+    pub(super) outbox: Outbox,
+    tally: Mutex<Tally>,
+    /// Why a part of the engine ended before it was told to; everything stops then.
+    broken: OnceLock<Broken>,
+    pub(super) down: CancellationToken,
+}
+
+/// Why a session ended by itself.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// The store failed for longer than a cycle by hand waits.
+    Store(StoreError),
+    /// A part panicked: a defect of the store or of this crate.
+    Panicked(String),
+}
+
+/// An attempt whose handler ended, on its way to the store.
+#[derive(Debug)]
+pub(super) struct EndedAttempt {
+    pub(super) about: About,
+    pub(super) finish: Finish,
+}
+
+/// What is known of an ended attempt besides what is committed.
+#[derive(Debug)]
+pub(super) struct About {
+    pub(super) op: Arc<ClaimedOp>,
+    pub(super) run_time: Option<Duration>,
+}
+
+impl Session {
+    pub(super) fn new(settings: Arc<Settings>, by_hand: bool) -> Arc<Self> {
+        let session = Arc::new(Self {
+            held: HeldLeases::default(),
+            slots: Slots::new(settings.workers_max),
+            outbox: Outbox::new(by_hand.then_some(settings.patience)),
+            tally: Mutex::new(Tally::new(by_hand)),
+            broken: OnceLock::new(),
+            down: CancellationToken::new(),
+            settings,
+        });
+        let bell: Arc<dyn Bell> = Arc::clone(&session) as Arc<dyn Bell>;
+        session.settings.hub.add_bell(&bell);
+        session
+    }
+
+    pub(super) fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands the end of an attempt to the batcher. Its place among the running handlers must have been given up.
+    pub(super) fn hand_in(&self, op: Arc<ClaimedOp>, end: End, run_time: Option<Duration>) {
+        let (lease, workflow) = (op.lease.key, op.lease.workflow);
+        let finish = Finish { lease, workflow, op_id: op.op_id.clone(), site: op.site.clone(), end };
+        self.outbox.push(EndedAttempt { about: About { op, run_time }, finish });
+    }
+
+    /// Ends the attempt of `op` and hands it in, unless its lease was lost or somebody ended it before.
+    pub(super) fn end(&self, op: &Arc<ClaimedOp>, stop: &StopSwitch, end: impl FnOnce() -> End, run_time: Duration) {
+        if self.held.ended(&op.lease.key) {
+            self.leave(stop);
+            self.hand_in(Arc::clone(op), end(), Some(run_time));
+        } else if stop.leave() {
+            self.slots.gone();
+        }
+    }
+
+    /// Gives back every op whose handler still runs, whatever that does.
+    pub(super) fn give_back_running(&self) {
+        for (op, stop) in self.held.end_running() {
+            stop.turn(StopReason::Shutdown);
+            self.leave(&stop);
+            self.hand_in(op, End::Release, None);
+        }
+    }
+
+    /// Gives up the place of an attempt whose end was taken in hand: a race for the two has one winner each.
+    fn leave(&self, stop: &StopSwitch) {
+        if stop.leave() {
+            self.slots.ended();
+        } else {
+            self.slots.ended_elsewhere();
+        }
+    }
+
+    /// Counts and tells leases that were lost under their handlers.
+    pub(super) fn lost(&self, lost: &[Lost], why: &'static str) {
+        for Lost { op } in lost {
+            tracing::warn!(
+                workflow = op.workflow_id.as_str(),
+                op = op.op_id.as_str(),
+                attempt = op.lease.key.fence.0,
+                why,
+                "lease lost; its handler is told to stop and nothing of it is recorded"
+            );
+            self.tally().lost(op);
+            let notices = self.settings.hub.notices();
+            notices.tell(|| Notice { code: Some(why.to_owned()), ..Notice::of_claimed(NoticeKind::OpLeaseLost, op) });
+        }
+    }
+
+    /// Ends the session because a part of it cannot go on.
+    pub(super) fn break_down(&self, why: Broken) {
+        match &why {
+            Broken::Store(error) => tracing::error!(error = with_causes(error), "the store failed; the cycle ends"),
+            Broken::Panicked(message) => tracing::error!(panic = message, "a part of the engine panicked; the engine stops"),
+        }
+        // The first reason is the cause of the others.
+        let _ = self.broken.set(why);
+        self.slots.stop();
+        self.down.cancel();
+    }
+
+    pub(super) fn broken(&self) -> Option<&Broken> {
+        self.broken.get()
+    }
+}
+
+impl Bell for Session {
+    fn ring(&self) {
+        self.slots.hint();
+    }
+    fn canceled(&self) {
+        self.held.nudge();
+    }
+}
