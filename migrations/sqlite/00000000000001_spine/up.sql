@@ -1,5 +1,6 @@
 -- Instants are *_us: microseconds since 1970-01-01 UTC. JSON is text, stored as given. Hot tables (ready, delayed, leases)
 -- are narrow and carry no foreign keys; ops is wide and cold, and no index on it holds a column that the hot path changes.
+-- Documents are the last columns of a row: what stands before them is read without following their overflow pages.
 
 -- One row: the schema's own version, and the oldest program that may write to it.
 CREATE TABLE schema_info (
@@ -16,8 +17,6 @@ CREATE TABLE workflows (
     request          TEXT    NOT NULL,
     name             TEXT    NOT NULL,
     digest           TEXT,
-    input            TEXT    NOT NULL,
-    metadata         TEXT    NOT NULL,
     site             TEXT    NOT NULL,
     subject          TEXT,
     status           TEXT    NOT NULL CHECK (status IN ('running', 'succeeded', 'failed', 'canceled')),
@@ -31,7 +30,9 @@ CREATE TABLE workflows (
     canceled         INTEGER NOT NULL DEFAULT 0,
     created_at_us    INTEGER NOT NULL,
     updated_at_us    INTEGER NOT NULL,
-    finished_at_us   INTEGER
+    finished_at_us   INTEGER,
+    input            TEXT    NOT NULL,
+    metadata         TEXT    NOT NULL
 ) STRICT;
 CREATE INDEX workflows_by_update ON workflows (updated_at_us, seq);
 CREATE INDEX workflows_by_name ON workflows (name, seq);
@@ -71,12 +72,6 @@ CREATE TABLE ops (
     parent         INTEGER,
     lane           INTEGER NOT NULL,
     priority       INTEGER NOT NULL,
-    input          TEXT    NOT NULL,
-    metadata       TEXT    NOT NULL,
-    retry          TEXT    NOT NULL,
-    dedup_key      TEXT,
-    time_limit_us  INTEGER,
-    spec           TEXT    NOT NULL,
     status         TEXT    NOT NULL CHECK (status IN ('pending', 'blocked', 'open', 'waiting', 'succeeded', 'failed', 'canceled')),
     unmet          INTEGER NOT NULL,
     broken         INTEGER NOT NULL,
@@ -85,8 +80,18 @@ CREATE TABLE ops (
     losses         INTEGER NOT NULL DEFAULT 0,
     created_at_us  INTEGER NOT NULL,
     finished_at_us INTEGER,
+    retry          TEXT    NOT NULL,
+    dedup_key      TEXT,
+    time_limit_us  INTEGER,
+    spec           TEXT    NOT NULL,
+    input          TEXT    NOT NULL,
+    metadata       TEXT    NOT NULL,
     UNIQUE (workflow, id)
 ) STRICT;
+-- Keys are reserved before their rows are inserted, by raising AUTOINCREMENT's own counter.
+INSERT INTO sqlite_sequence (name, seq) VALUES ('ops', 0);
+-- Pages of a workflow's ops; the key follows the workflow in the index by itself.
+CREATE INDEX ops_by_workflow ON ops (workflow);
 CREATE UNIQUE INDEX ops_by_dedup_key ON ops (workflow, dedup_key) WHERE dedup_key IS NOT NULL;
 
 CREATE TABLE op_dependencies (
