@@ -1,0 +1,36 @@
+//! The promises, in files by concern. Files under `steps` are about single steps of the storage contract, the others
+//! about the engine's verbs on top of it.
+
+mod steps;
+
+use crate::Case;
+
+const FILES: &[&[Case]] =
+    &[steps::transact::CASES, steps::graph::CASES, steps::write::CASES, steps::lease::CASES, steps::claim::CASES, steps::read::CASES];
+
+/// Every case there is.
+pub const CASES: &[Case] = &joined::<{ count() }>();
+
+const fn count() -> usize {
+    let mut count = 0;
+    let mut at = 0;
+    while at < FILES.len() {
+        count += FILES[at].len();
+        at += 1;
+    }
+    count
+}
+
+const fn joined<const N: usize>() -> [Case; N] {
+    let mut cases = [FILES[0][0]; N];
+    let (mut file, mut at, mut to) = (0, 0, 0);
+    while file < FILES.len() {
+        while at < FILES[file].len() {
+            cases[to] = FILES[file][at];
+            to += 1;
+            at += 1;
+        }
+        (file, at) = (file + 1, 0);
+    }
+    cases
+}
