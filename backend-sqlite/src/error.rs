@@ -137,3 +137,6 @@ pub(crate) fn again(error: &StoreError) -> StoreError {
         _ => StoreError::Unavailable(source()),
     }
 }
+
+#[cfg(test)]
+mod tests;

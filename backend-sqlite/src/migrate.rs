@@ -100,3 +100,6 @@ impl From<Error> for Failure {
         Self::Query(error)
     }
 }
+
+#[cfg(test)]
+mod tests;
