@@ -13,7 +13,8 @@ pub trait GraphTx {
     ///
     /// # Contract
     /// An id that another open transaction has inserted is waited for: the answer is only about committed rows (S35).
-    /// Ids are distinct in one call. Rows are inserted in id order.
+    /// Ids are distinct in one call. Rows are inserted in id order. `updated_at` is `created_at` until this
+    /// transaction's [`write`](Self::write) changes the workflow, which it always does.
     /// # Errors
     /// As every step.
     fn insert_workflows(&mut self, workflows: &[NewWorkflow]) -> StoreResult<Vec<(WorkflowId, WorkflowSeq)>>;
@@ -33,8 +34,8 @@ pub trait GraphTx {
     /// As every step.
     fn lock_workflows(&mut self, seqs: &[WorkflowSeq], wait: Wait) -> StoreResult<Vec<LockedWorkflow>>;
 
-    /// Gives out `count` keys for ops that this transaction will insert, ascending. Never gives one out twice; a key
-    /// whose transaction rolled back may stay unused.
+    /// Gives out `count` keys for ops that this transaction will insert, ascending. No two ops ever get the same; a key
+    /// whose transaction rolled back may stay unused or be given out again.
     ///
     /// # Errors
     /// As every step.
@@ -87,6 +88,9 @@ pub trait GraphTx {
     /// A change applies only while the op's row says its `from`. An artifact or record that exists is replaced (an
     /// artifact keeps its row's key). A lane that exists stays. `updated_at` of a changed workflow becomes the later of
     /// its change's `at` and one microsecond past every committed `updated_at` of the store.
+    ///
+    /// Unique are: an op's key; its id, and its dedup key, in its workflow; an edge's (child, parent); an op in `ready`
+    /// and in `delayed`; an attempt's (op, fence); an act's request.
     /// # Atomicity
     /// A bounded number of statements for each non-empty part, whatever its size. Rows are written in key order. An
     /// empty part sends nothing.

@@ -16,7 +16,7 @@ pub trait LeaseTx {
     /// As every step.
     fn promote(&mut self, limit: u32) -> StoreResult<u32>;
 
-    /// Lists lanes that have an op in `ready`, with their policies, in key order, without locking anything.
+    /// Lists lanes that have an op in `ready`, due or not, with their policies, in key order, without locking anything.
     ///
     /// # Contract
     /// Costs a walk over lanes, never over the ops in them.
@@ -43,15 +43,19 @@ pub trait LeaseTx {
     /// # Contract
     /// All takes of one gate carry the same limit, and it bounds their sum: the order holds across the lanes of a gate.
     /// Only rows that are due (`due_at` at now or before). Rows that another transaction holds are skipped, never
-    /// waited for. What a lease says comes from the `ready` row that was deleted, never from an op's row.
+    /// waited for. What a lease says comes from the `ready` row that was deleted, never from an op's row. What is
+    /// returned is in no order.
     /// # Atomicity
     /// A bounded number of statements, whatever the number of takes. Time is read in the statement itself.
     /// # Errors
-    /// As every step.
+    /// As every step; [`super::StoreError::Rejected`] when the leases would end past year 9999.
     fn claim_ready(&mut self, claim: &Claim) -> StoreResult<Vec<ClaimedOp>>;
 
     /// The ops that are leased under `token`: what a claim whose reply was lost has taken.
     ///
+    /// # Contract
+    /// Told as by [`claim_ready`](Self::claim_ready); but with the `ready` rows gone, `failures` may be those of the op's
+    /// row, and `due_at` the instant at which the lease was given. Expired leases count: their rows stand.
     /// # Errors
     /// As every step.
     fn claimed_by(&mut self, token: LeaseToken) -> StoreResult<Vec<ClaimedOp>>;
@@ -64,7 +68,7 @@ pub trait LeaseTx {
     /// # Atomicity
     /// One statement, whatever the size. Rows are locked in op order; time is read behind the locks.
     /// # Errors
-    /// As every step.
+    /// As every step; [`super::StoreError::Rejected`] when now + `by` lies past year 9999.
     fn extend_leases(&mut self, leases: &[LeaseKey], by: Micros) -> StoreResult<Vec<Lease>>;
 
     /// Deletes those of `leases` that stand as `take` says, at the transition's own time; returns them with that time.

@@ -52,8 +52,9 @@ pub trait Store: Debug + Send + Sync {
     /// # Contract
     /// One try: a store repeats only the waiting for its own locks, within its time limit. The body may run zero or more
     /// times, but never after this returns; it touches only `tx`, overwrites what it hands out, and does not call the store. After the
-    /// first error of a step every further step fails. A panic of the body rolls back and goes on in the caller. This
-    /// blocks: async code calls it on a blocking thread.
+    /// first error of a step every further step fails, and a body that returns `Ok` all the same is not committed: the
+    /// call fails. A panic of the body rolls back and goes on in the caller. This blocks: async code calls it on a
+    /// blocking thread.
     ///
     /// # Errors
     /// What the body returned, after a rollback; or why the transaction could not begin or commit.
@@ -84,6 +85,9 @@ pub struct StoreInfo {
 ///
 /// Every step takes a set, costs a bounded number of statements whatever the set's size, and decides nothing. An empty
 /// set sends no statement. No step has a default: a slow one is visible where it is written.
+///
+/// A set names each thing once. What a step returns is in no order, unless the step names one. Names and keys are
+/// compared byte by byte. What the caller has to see to, such as locks that it must hold, a store need not check.
 ///
 /// # Errors
 /// Every step fails with a [`StoreError`]; after the first one every further step of the transaction fails too, and the

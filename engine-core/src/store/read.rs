@@ -8,7 +8,7 @@ use crate::model::{ArtifactName, CollectionName, EventSeq, Json, OpSeq, QueuePol
 
 /// Reads for clients and operators. Every page has a cap, and none holds a cursor across the caller's code.
 pub trait ReadTx {
-    /// A page of workflows, newest first.
+    /// A page of workflows, newest first: by key, the highest first.
     ///
     /// # Errors
     /// As every step.
@@ -21,7 +21,7 @@ pub trait ReadTx {
     /// As every step.
     fn workflows_since(&mut self, after: Option<UpdateCursor>, limit: u32) -> StoreResult<Vec<WorkflowRow>>;
 
-    /// How many ops of each workflow are leased.
+    /// How many ops of each of `workflows` are leased; those with none are there with zero.
     ///
     /// # Errors
     /// As every step.
@@ -87,7 +87,7 @@ pub trait ReadTx {
     /// As every step.
     fn events_since(&mut self, after: Option<EventSeq>, workflow: Option<WorkflowSeq>, limit: u32) -> StoreResult<Vec<EventRow>>;
 
-    /// All policies, by queue and site.
+    /// All policies, by queue and site; a queue's policy for any site comes first.
     ///
     /// # Errors
     /// As every step.

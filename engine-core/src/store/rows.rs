@@ -316,7 +316,7 @@ pub struct OpenLane {
     pub lane: Lane,
     /// The most specific policy of its gate.
     pub policy: Option<QueuePolicy>,
-    /// Leases of its gate, counted without a lock: a hint. Zero where no policy limits it.
+    /// Leases of its gate, counted without a lock: a hint. Zero where its policy sets no `max_in_flight`.
     pub in_flight: u32,
 }
 
@@ -340,7 +340,7 @@ pub struct LockedGate {
     pub gate: GateKey,
     /// The most specific policy, read after the lock.
     pub policy: Option<QueuePolicy>,
-    /// Its leases.
+    /// Its leases; expired ones hold their slots until they are recovered.
     pub in_flight: u32,
     /// Its token bucket; `None` before its first use.
     pub bucket: Option<Bucket>,
@@ -765,11 +765,11 @@ pub struct QueueStatus {
 /// The store as a whole (P2).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Workflows by status.
+    /// Workflows by status; one without any may be left out.
     pub workflows: Vec<(WorkflowStatus, i64)>,
     /// Ops by stored status.
     pub ops: Counters,
-    /// Leases that hold.
+    /// Leases that are not expired.
     pub leases_live: i64,
     /// Leases that are expired and not yet recovered.
     pub leases_expired: i64,
