@@ -1,1 +1,36 @@
-//! Placeholder.
+//! The Postgres store of Leasehold: many processes and hosts on one database.
+//!
+//! [`PostgresStore`] implements the [storage contract](leasehold_core::store) with row locks. What is particular to it:
+//!
+//! - **Time** is the database's, read behind the locks that a decision rests on; host clocks do not matter.
+//! - **Nothing is session state.** Schema, isolation level and time limits travel with each BEGIN, so a pooler in
+//!   transaction mode may stand between; add `prepared_statements=off` to the URL then.
+//! - **Connections.** Claiming, committing and heartbeats have one each, all other calls share a pool. A connection that
+//!   died between two transactions is replaced; one that dies inside makes its call [`Unavailable`], and one on a server
+//!   that turned read-only is closed.
+//! - **Readers of events and updates** stop short of what an open transaction could still precede.
+//!
+//! # Building
+//! By default libpq and OpenSSL are built from source, which takes a C compiler, `make` and `perl`, and nothing that is
+//! installed beforehand. Set `OPENSSL_NO_VENDOR=1` to use the system's OpenSSL instead (its development files). The
+//! feature `bundled-without-tls` in place of the default builds libpq alone and refuses `sslmode=require`; `system` links
+//! the libpq that `pg_config` or `pkg-config` find.
+//!
+//! [`Unavailable`]: leasehold_core::store::StoreError::Unavailable
+
+mod claim;
+mod connection;
+mod error;
+mod finality;
+mod graph;
+mod lease;
+mod migrate;
+mod options;
+mod read;
+mod store;
+mod tx;
+mod write;
+
+pub use migrate::{SCHEMA_VERSION, migrate};
+pub use options::{OptionsError, PostgresOptions, SchemaName};
+pub use store::PostgresStore;

@@ -1,0 +1,135 @@
+//! The store: transactions on borrowed connections.
+
+use crate::connection::{Connections, Link};
+use crate::migrate;
+use crate::options::PostgresOptions;
+use crate::tx::{PgTx, Session};
+use diesel::QueryableByName;
+use diesel::sql_types::Text;
+use leasehold_core::store::{Store, StoreError, StoreInfo, StoreResult, Tx, TxKind};
+use leasehold_sql::statement;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Keeps workflows in one schema of a Postgres database. Any number of stores, processes and hosts may share it.
+///
+/// # Examples
+/// ```no_run
+/// use leasehold_core::store::{Store, StoreError};
+/// use leasehold_postgres::PostgresStore;
+///
+/// let store = PostgresStore::connect("postgres://app@db.example/work?sslmode=require&schema=jobs")?;
+/// println!("{}", store.describe()?.version);
+/// # Ok::<(), StoreError>(())
+/// ```
+#[derive(Debug)]
+pub struct PostgresStore {
+    options: Arc<PostgresOptions>,
+    connections: Connections,
+    session: Session,
+}
+
+#[derive(QueryableByName)]
+struct ServerVersion {
+    #[diesel(sql_type = Text)]
+    version: String,
+}
+
+impl PostgresStore {
+    /// Connects to `url`, and brings the schema up to date.
+    ///
+    /// # Errors
+    /// [`StoreError::Rejected`] for a URL that is not understood; as [`migrate`](crate::migrate()) otherwise.
+    pub fn connect(url: &str) -> StoreResult<Self> {
+        let options = PostgresOptions::parse(url).map_err(|error| StoreError::Rejected(error.into()))?;
+        migrate::migrate(&options)?;
+        Self::open(options)
+    }
+
+    /// Opens a store whose schema is there; writes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Schema`] when the schema is missing, or does not fit this program; [`StoreError`] when the
+    /// database cannot be reached.
+    pub fn open(options: PostgresOptions) -> StoreResult<Self> {
+        let options = Arc::new(options);
+        let store = Self { connections: Connections::new(&options), session: Session::new(&options), options };
+        migrate::check(store.schema_version()?)?;
+        Ok(store)
+    }
+
+    /// How many statements the steps of this store's transactions have sent; BEGIN and COMMIT are not among them.
+    pub fn statements(&self) -> u64 {
+        self.session.statements.load(Ordering::Relaxed)
+    }
+
+    fn schema_version(&self) -> StoreResult<Option<migrate::SchemaVersion>> {
+        let mut found = None;
+        self.run(TxKind::Read, &mut |tx| {
+            found = migrate::schema_version(tx)?;
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Runs `body` in a transaction. A panic in it rolls back, gives the connection back and goes on.
+    fn run(&self, kind: TxKind, body: &mut dyn FnMut(&mut PgTx<'_>) -> StoreResult<()>) -> StoreResult<()> {
+        match self.connections.with(kind, |link| self.run_on(link, kind, body))? {
+            Ok(result) => result,
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    fn run_on(
+        &self,
+        link: &mut Link,
+        kind: TxKind,
+        body: &mut dyn FnMut(&mut PgTx<'_>) -> StoreResult<()>,
+    ) -> std::thread::Result<StoreResult<()>> {
+        let reconnect = || self.connections.connector().open();
+        let mut mark_first = false;
+        loop {
+            let mut tx = PgTx::new(link, &self.session, &reconnect, kind);
+            if mark_first && let Err(error) = tx.take_mark() {
+                tx.roll_back();
+                return Ok(Err(error));
+            }
+            let ran = catch_unwind(AssertUnwindSafe(|| body(&mut tx)));
+            // A mark that was there from the start cannot be wanted again.
+            if tx.must_run_again() && ran.is_ok() {
+                tx.roll_back();
+                mark_first = true;
+                continue;
+            }
+            let ended = match ran {
+                Ok(Ok(())) => tx.failure().map_or_else(|| tx.commit(), Err),
+                Ok(Err(error)) => Err(error),
+                Err(panic) => {
+                    tx.roll_back();
+                    return Err(panic);
+                }
+            };
+            tx.roll_back();
+            return Ok(ended);
+        }
+    }
+}
+
+impl Store for PostgresStore {
+    fn transact(&self, kind: TxKind, body: &mut dyn FnMut(&mut dyn Tx) -> StoreResult<()>) -> StoreResult<()> {
+        self.run(kind, &mut |tx| body(tx))
+    }
+
+    fn describe(&self) -> StoreResult<StoreInfo> {
+        const VERSION: &str = "SELECT current_setting('server_version') AS version";
+        let mut info = StoreInfo { backend: "postgres", location: self.options.location(), version: String::new(), schema: 0 };
+        self.run(TxKind::Read, &mut |tx| {
+            let versions: Vec<ServerVersion> = tx.rows(statement(VERSION))?;
+            info.version = versions.into_iter().map(|row| row.version).collect();
+            info.schema = migrate::schema_version(tx)?.map_or(0, |schema| schema.version);
+            Ok(())
+        })?;
+        Ok(info)
+    }
+}
