@@ -8,7 +8,7 @@ use super::hub::Hub;
 use super::observer::Observer;
 use super::session::Settings;
 use crate::client::{CALL_PATIENCE, Client, Definition, InvalidSpec, Problem, Workflow};
-use crate::model::{KindName, Limits, Micros, QueuePolicy, WorkerName};
+use crate::model::{AgentName, KindName, Limits, Micros, QueuePolicy, WorkerName};
 use crate::store::{Store, StoreExt, TxKind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -44,6 +44,7 @@ pub struct EngineBuilder {
     patience: Duration,
     limits: Limits,
     handlers: BTreeMap<KindName, Arc<dyn Handler>>,
+    agents: Vec<AgentName>,
     policies: Vec<QueuePolicy>,
     observers: Vec<Arc<dyn Observer>>,
     definitions: Vec<Definition>,
@@ -66,6 +67,7 @@ impl EngineBuilder {
             patience: CALL_PATIENCE,
             limits: Limits::default(),
             handlers: BTreeMap::new(),
+            agents: Vec::new(),
             policies: Vec::new(),
             observers: Vec::new(),
             definitions: Vec::new(),
@@ -85,6 +87,15 @@ impl EngineBuilder {
     /// thousands are fine.
     pub const fn max_workers(mut self, max_workers: usize) -> Self {
         self.workers_max = max_workers;
+        self
+    }
+
+    /// Also takes ops that name `agent`, in place of only those that name none; may be called for several.
+    pub fn agent(mut self, agent: &str) -> Self {
+        match AgentName::new(agent) {
+            Ok(agent) => self.agents.push(agent),
+            Err(error) => self.problems.push(error.to_string()),
+        }
         self
     }
 
@@ -234,6 +245,7 @@ impl EngineBuilder {
             client,
             runtime,
             handlers: self.handlers,
+            agents: self.agents,
             worker,
             workers_max: self.workers_max,
             lease,

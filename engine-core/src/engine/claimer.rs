@@ -165,7 +165,7 @@ fn claim(settings: &Settings, room: u32, cursor: ClaimCursor, attempt: &mut Try)
         lease: settings.lease,
         capacity: room,
         kinds: Some(settings.handlers.keys().cloned().collect()),
-        agents: Vec::new(),
+        agents: settings.agents.clone(),
         cursor,
         repeated: std::mem::replace(&mut attempt.repeated, true),
     };

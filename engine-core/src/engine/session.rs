@@ -10,13 +10,13 @@ use super::slots::Slots;
 use super::stop::{StopReason, StopSwitch};
 use crate::client::Client;
 use crate::client::with_causes;
-use crate::model::{KindName, Limits, Micros, WorkerName};
+use crate::model::{AgentName, KindName, Limits, Micros, WorkerName};
 use crate::store::rows::ClaimedOp;
 use crate::store::{Store, StoreError};
 use crate::transitions::{End, Finish};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +27,7 @@ pub(super) struct Settings {
     pub(super) client: Client,
     pub(super) runtime: tokio::runtime::Handle,
     pub(super) handlers: BTreeMap<KindName, Arc<dyn Handler>>,
+    pub(super) agents: Vec<AgentName>,
     pub(super) worker: WorkerName,
     pub(super) workers_max: usize,
     pub(super) lease: Micros,
@@ -60,7 +61,7 @@ pub(super) struct Session {
     pub(super) outbox: Outbox,
     tally: Mutex<Tally>,
     /// Why a part of the engine ended before it was told to; everything stops then.
-    broken: OnceLock<Broken>,
+    broken: Mutex<Option<Broken>>,
     pub(super) down: CancellationToken,
 }
 
@@ -94,7 +95,7 @@ impl Session {
             slots: Slots::new(settings.workers_max),
             outbox: Outbox::new(by_hand.then_some(settings.patience)),
             tally: Mutex::new(Tally::new(by_hand)),
-            broken: OnceLock::new(),
+            broken: Mutex::default(),
             down: CancellationToken::new(),
             settings,
         });
@@ -165,13 +166,19 @@ impl Session {
             Broken::Panicked(message) => tracing::error!(panic = message, "a part of the engine panicked; the engine stops"),
         }
         // The first reason is the cause of the others.
-        let _ = self.broken.set(why);
-        self.slots.stop();
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
         self.down.cancel();
+        // Behind the mark, so that whoever waits there sees it.
+        self.slots.stop();
+        self.outbox.claiming(false);
     }
 
-    pub(super) fn broken(&self) -> Option<&Broken> {
-        self.broken.get()
+    pub(super) fn is_broken(&self) -> bool {
+        self.down.is_cancelled()
+    }
+
+    pub(super) fn take_broken(&self) -> Option<Broken> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
