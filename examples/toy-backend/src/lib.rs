@@ -35,3 +35,8 @@ mod store;
 mod tables;
 
 pub use store::ToyStore;
+
+// The page's code is compiled and run with this crate's tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/BACKENDS.md")]
+struct Page;

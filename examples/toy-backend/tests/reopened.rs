@@ -1,0 +1,43 @@
+//! The suite once more, with the file opened anew for every transaction: what a case sees has been through it.
+
+use leasehold_conformance::{Harness, Opened, run, start};
+use leasehold_core::store::{BoxError, Clock, ManualClock, Store, StoreInfo, StoreResult, Tx, TxKind};
+use leasehold_toy_backend::ToyStore;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+#[derive(Debug)]
+struct Reopened {
+    path: PathBuf,
+    clock: Arc<ManualClock>,
+}
+
+impl Reopened {
+    fn open(&self) -> StoreResult<ToyStore> {
+        ToyStore::open(&self.path, Arc::clone(&self.clock) as Arc<dyn Clock>)
+    }
+}
+
+impl Store for Reopened {
+    fn transact(&self, kind: TxKind, body: &mut dyn FnMut(&mut dyn Tx) -> StoreResult<()>) -> StoreResult<()> {
+        self.open()?.transact(kind, body)
+    }
+    fn describe(&self) -> StoreResult<StoreInfo> {
+        self.open()?.describe()
+    }
+}
+
+struct Toy;
+
+impl Harness for Toy {
+    fn open(&self) -> Result<Opened, BoxError> {
+        let folder = tempfile::tempdir()?;
+        let clock = Arc::new(ManualClock::at(start()));
+        let store = Reopened { path: folder.path().join("store"), clock: Arc::clone(&clock) };
+        Ok(Opened::new(Arc::new(store), clock).keeping(folder))
+    }
+}
+
+fn main() {
+    std::process::exit(run(Toy));
+}
