@@ -11,16 +11,16 @@ use leasehold_sql::{policy_columns, rows, statement};
 use std::collections::BTreeMap;
 
 // Oldest first; both statements choose the same rows, because nothing changes `delayed` between them.
-const PROMOTE: &str = "
+pub(crate) const PROMOTE: &str = "
     INSERT INTO ready (op, lane, priority, due_at_us, fence, failures)
     SELECT op, lane, priority, due_at_us, fence, failures
       FROM delayed
      WHERE due_at_us <= ?1
      ORDER BY due_at_us, op
-     LIMIT ?2";
-const FORGET_PROMOTED: &str = "
+     LIMIT ?2 + 0";
+pub(crate) const FORGET_PROMOTED: &str = "
     DELETE FROM delayed
-     WHERE op IN (SELECT op FROM delayed WHERE due_at_us <= ?1 ORDER BY due_at_us, op LIMIT ?2)";
+     WHERE op IN (SELECT op FROM delayed WHERE due_at_us <= ?1 ORDER BY due_at_us, op LIMIT ?2 + 0)";
 
 // The most specific policy is a whole one: the site's own, else that for any site, whose '' sorts before every name.
 macro_rules! join_policy {
@@ -40,7 +40,7 @@ pub(crate) use join_policy;
 
 // A loose index scan: each step of the recursion seeks the next lane that has rows, so the rows themselves are passed
 // over. It runs as far as the LIMIT outside asks, in key order, because CROSS JOIN keeps it the outer loop.
-const OPEN_LANES: &str = concat!(
+pub(crate) const OPEN_LANES: &str = concat!(
     "WITH RECURSIVE open (lane) AS (
          SELECT (SELECT lane FROM ready WHERE lane > ?1 ORDER BY lane LIMIT 1)
          UNION ALL
@@ -55,10 +55,10 @@ const OPEN_LANES: &str = concat!(
     join_policy!("l"),
     "WHERE (?2 IS NULL OR l.kind IN (SELECT value FROM json_each(?2)))
        AND (l.agent IS NULL OR l.agent IN (SELECT value FROM json_each(?3)))
-     LIMIT ?4"
+     LIMIT ?4 + 0"
 );
 
-const LOCK_GATES: &str = concat!(
+pub(crate) const LOCK_GATES: &str = concat!(
     "SELECT g.key, g.micro_tokens, g.counted_at_us, ",
     policy_columns!(),
     ", (SELECT count(*) FROM leases WHERE gate = g.key) AS in_flight
@@ -68,7 +68,7 @@ const LOCK_GATES: &str = concat!(
      ORDER BY g.key"
 );
 
-const SET_BUCKETS: &str = "
+pub(crate) const SET_BUCKETS: &str = "
     UPDATE gates
        SET micro_tokens = b.value ->> 1, counted_at_us = b.value ->> 2
       FROM json_each(?1) AS b
@@ -76,7 +76,7 @@ const SET_BUCKETS: &str = "
 
 // SQLite has no lateral join and lets no LIMIT name a column. So each lane offers as many as the largest limit asks,
 // in the index's order, and the best of each gate are kept by their place. Nothing past these rows is read.
-const TAKE_READY: &str = "
+pub(crate) const TAKE_READY: &str = "
     DELETE FROM ready
      WHERE op IN (
            SELECT op
@@ -88,12 +88,12 @@ const TAKE_READY: &str = "
                                      FROM ready
                                     WHERE lane = t.value ->> 0 AND due_at_us <= ?2
                                     ORDER BY priority DESC, due_at_us, op
-                                    LIMIT ?3))
+                                    LIMIT ?3 + 0))
             WHERE place <= most)
     RETURNING op, lane, priority, due_at_us, fence, failures";
 
 // The workflow of an op never changes; all else comes from the row that was deleted.
-const INSERT_LEASES: &str = "
+pub(crate) const INSERT_LEASES: &str = "
     INSERT INTO leases (op, workflow, gate, token, fence, worker, acquired_at_us, expires_at_us)
     SELECT o.seq, o.workflow, c.value ->> 1, ?1, c.value ->> 2, ?2, ?3, ?4
       FROM json_each(?5) AS c
@@ -118,10 +118,12 @@ macro_rules! claimed {
     };
 }
 
-const CLAIMED: &str = claimed!("c.value ->> 3", "c.value ->> 4", "json_each(?1) AS c CROSS JOIN leases AS le ON le.op = c.value ->> 0");
+pub(crate) const CLAIMED: &str =
+    claimed!("c.value ->> 3", "c.value ->> 4", "json_each(?1) AS c CROSS JOIN leases AS le ON le.op = c.value ->> 0");
 
 // Leases are as many as workers can hold, so they have no index of tokens: this runs only after a lost reply.
-const CLAIMED_BY: &str = concat!(claimed!("o.failures", "le.acquired_at_us", "leases AS le"), "WHERE le.token = ?1 ORDER BY le.op");
+pub(crate) const CLAIMED_BY: &str =
+    concat!(claimed!("o.failures", "le.acquired_at_us", "leases AS le"), "WHERE le.token = ?1 ORDER BY le.op");
 
 pub(crate) fn promote(tx: &mut SqliteTx<'_>, limit: u32) -> StoreResult<u32> {
     let (now, most) = (tx.now_us(), i64::from(limit));

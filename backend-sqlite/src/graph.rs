@@ -10,7 +10,7 @@ use leasehold_core::store::rows::{Act, DownstreamEdge, LockedWorkflow, NewWorkfl
 use leasehold_core::store::{GraphTx, StoreResult, Wait};
 use leasehold_sql::{op_columns, rejected, rows, statement, workflow_columns, workflow_lock_columns};
 
-const INSERT_WORKFLOWS: &str = "
+pub(crate) const INSERT_WORKFLOWS: &str = "
     INSERT INTO workflows (id, request, name, digest, input, metadata, site, subject, status, created_at_us, updated_at_us)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, 'running',
            value ->> 8, max(value ->> 8, ?1)
@@ -19,35 +19,37 @@ const INSERT_WORKFLOWS: &str = "
         ON CONFLICT (id) DO NOTHING
     RETURNING id, seq";
 
-const WORKFLOWS: &str = concat!("SELECT ", workflow_columns!(), " FROM json_each(?1) AS j CROSS JOIN workflows AS w ON w.id = j.value");
+pub(crate) const WORKFLOWS: &str =
+    concat!("SELECT ", workflow_columns!(), " FROM json_each(?1) AS j CROSS JOIN workflows AS w ON w.id = j.value");
 
-const LOCK_WORKFLOWS: &str =
+pub(crate) const LOCK_WORKFLOWS: &str =
     concat!("SELECT ", workflow_lock_columns!(), " FROM workflows AS w WHERE w.seq IN (SELECT value FROM json_each(?1)) ORDER BY w.seq");
 
 // AUTOINCREMENT's own counter, so that what was reserved is never given out by another way.
-const RESERVE_OPS: &str = "UPDATE sqlite_sequence SET seq = seq + ?1 WHERE name = 'ops' RETURNING seq";
+pub(crate) const RESERVE_OPS: &str = "UPDATE sqlite_sequence SET seq = seq + ?1 WHERE name = 'ops' RETURNING seq";
 
-const OPS: &str = concat!("SELECT ", op_columns!(), " FROM ops AS o WHERE o.seq IN (SELECT value FROM json_each(?1)) ORDER BY o.seq");
+pub(crate) const OPS: &str =
+    concat!("SELECT ", op_columns!(), " FROM ops AS o WHERE o.seq IN (SELECT value FROM json_each(?1)) ORDER BY o.seq");
 
-const OPS_BY_ID: &str = concat!(
+pub(crate) const OPS_BY_ID: &str = concat!(
     "SELECT ",
     op_columns!(),
     " FROM json_each(?1) AS j CROSS JOIN ops AS o ON o.workflow = j.value ->> 0 AND o.id = j.value ->> 1"
 );
 
-const OPS_BY_DEDUP_KEY: &str = concat!(
+pub(crate) const OPS_BY_DEDUP_KEY: &str = concat!(
     "SELECT ",
     op_columns!(),
     " FROM json_each(?1) AS j CROSS JOIN ops AS o ON o.workflow = j.value ->> 0 AND o.dedup_key = j.value ->> 1"
 );
 
-const OPS_WITH_STATUS: &str = concat!(
+pub(crate) const OPS_WITH_STATUS: &str = concat!(
     "SELECT ",
     op_columns!(),
     " FROM ops AS o WHERE o.workflow = ?1 AND o.status IN (SELECT value FROM json_each(?2)) ORDER BY o.seq"
 );
 
-const CHILDREN: &str = concat!(
+pub(crate) const CHILDREN: &str = concat!(
     "SELECT d.parent AS edge_parent, d.required AS edge_required, ",
     op_columns!(),
     " FROM (SELECT DISTINCT value AS op FROM json_each(?1)) AS node
@@ -58,7 +60,7 @@ const CHILDREN: &str = concat!(
 
 // UNION keeps each node once, so a graph with many ways to a node is still walked in the number of its edges. CROSS
 // JOIN fixes the order: from a node to its edges to their children.
-const DESCENDANTS: &str = concat!(
+pub(crate) const DESCENDANTS: &str = concat!(
     "WITH RECURSIVE node (op) AS (
          SELECT value FROM json_each(?1)
          UNION
@@ -75,19 +77,19 @@ const DESCENDANTS: &str = concat!(
      WHERE o.status IN ('pending', 'blocked')"
 );
 
-const UPSTREAM: &str = "
+pub(crate) const UPSTREAM: &str = "
     SELECT d.child, d.required, d.parent, p.id AS parent_id, p.status AS parent_status
       FROM op_dependencies AS d
      CROSS JOIN ops AS p ON p.seq = d.parent
      WHERE d.child IN (SELECT value FROM json_each(?1))
      ORDER BY d.child, d.parent";
 
-const UNDELAY: &str = "DELETE FROM delayed WHERE op IN (SELECT value FROM json_each(?1))";
-const UNREADY: &str = "DELETE FROM ready WHERE op IN (SELECT value FROM json_each(?1))";
+pub(crate) const UNDELAY: &str = "DELETE FROM delayed WHERE op IN (SELECT value FROM json_each(?1))";
+pub(crate) const UNREADY: &str = "DELETE FROM ready WHERE op IN (SELECT value FROM json_each(?1))";
 
-const ACT: &str = "SELECT request, question, answer, actor, at_us FROM acts WHERE request = ?1";
+pub(crate) const ACT: &str = "SELECT request, question, answer, actor, at_us FROM acts WHERE request = ?1";
 
-const SET_POLICIES: &str = "
+pub(crate) const SET_POLICIES: &str = "
     INSERT INTO policies (queue, site, max_in_flight, rate_per_second, rate_burst)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
       FROM json_each(?1)

@@ -11,7 +11,7 @@ use leasehold_core::store::{LeaseTx, StoreError, StoreResult};
 use leasehold_sql::{attempt_columns, lease_columns, rows, statement};
 
 // At its expiry a lease does not hold any more (T5), and before it was acquired not either (T8).
-const EXTEND_LEASES: &str = concat!(
+pub(crate) const EXTEND_LEASES: &str = concat!(
     "UPDATE leases
         SET expires_at_us = max(expires_at_us, ?1)
        FROM json_each(?2) AS k
@@ -21,7 +21,7 @@ const EXTEND_LEASES: &str = concat!(
     lease_columns!()
 );
 
-const TAKE_LIVE: &str = concat!(
+pub(crate) const TAKE_LIVE: &str = concat!(
     "DELETE FROM leases
       WHERE op IN (SELECT le.op
                      FROM json_each(?1) AS k
@@ -32,7 +32,7 @@ const TAKE_LIVE: &str = concat!(
     lease_columns!()
 );
 
-const TAKE_EXPIRED: &str = concat!(
+pub(crate) const TAKE_EXPIRED: &str = concat!(
     "DELETE FROM leases
       WHERE op IN (SELECT le.op
                      FROM json_each(?1) AS k
@@ -44,19 +44,22 @@ const TAKE_EXPIRED: &str = concat!(
 );
 
 // The index of (workflow, id) holds the keys, so the wide rows are not read.
-const CLEAR_DELAYED: &str = "DELETE FROM delayed WHERE op IN (SELECT seq FROM ops WHERE workflow IN (SELECT value FROM json_each(?1)))";
-const CLEAR_READY: &str = "DELETE FROM ready WHERE op IN (SELECT seq FROM ops WHERE workflow IN (SELECT value FROM json_each(?1)))";
-const CLEAR_LEASES: &str = concat!(
+pub(crate) const CLEAR_DELAYED: &str =
+    "DELETE FROM delayed WHERE op IN (SELECT seq FROM ops WHERE workflow IN (SELECT value FROM json_each(?1)))";
+pub(crate) const CLEAR_READY: &str =
+    "DELETE FROM ready WHERE op IN (SELECT seq FROM ops WHERE workflow IN (SELECT value FROM json_each(?1)))";
+pub(crate) const CLEAR_LEASES: &str = concat!(
     "DELETE FROM leases WHERE op IN (SELECT seq FROM ops WHERE workflow IN (SELECT value FROM json_each(?1))) RETURNING ",
     lease_columns!()
 );
 
-const EXPIRED_LEASES: &str =
-    concat!("SELECT ", lease_columns!(), " FROM leases WHERE expires_at_us <= ?1 ORDER BY expires_at_us, op LIMIT ?2");
+pub(crate) const EXPIRED_LEASES: &str =
+    concat!("SELECT ", lease_columns!(), " FROM leases WHERE expires_at_us <= ?1 ORDER BY expires_at_us, op LIMIT ?2 + 0");
 
-const LEASES_OF: &str = concat!("SELECT ", lease_columns!(), " FROM leases WHERE op IN (SELECT value FROM json_each(?1)) ORDER BY op");
+pub(crate) const LEASES_OF: &str =
+    concat!("SELECT ", lease_columns!(), " FROM leases WHERE op IN (SELECT value FROM json_each(?1)) ORDER BY op");
 
-const ATTEMPTS_BY_LEASE: &str = concat!(
+pub(crate) const ATTEMPTS_BY_LEASE: &str = concat!(
     "SELECT ",
     attempt_columns!(),
     " FROM json_each(?1) AS k

@@ -34,6 +34,8 @@ mod graph;
 mod group;
 mod lease;
 mod migrate;
+#[cfg(test)]
+mod plans;
 mod read;
 mod set;
 mod store;

@@ -29,26 +29,26 @@ macro_rules! list_workflows {
             $name,
             " AND ",
             $subject,
-            " ORDER BY w.seq DESC LIMIT ?8"
+            " ORDER BY w.seq DESC LIMIT ?8 + 0"
         )
     };
 }
-const LIST_WORKFLOWS: &str = list_workflows!("(?6 IS NULL OR w.name = ?6)", "(?7 IS NULL OR w.subject = ?7)");
-const LIST_WORKFLOWS_BY_NAME: &str = list_workflows!("w.name = ?6", "(?7 IS NULL OR w.subject = ?7)");
-const LIST_WORKFLOWS_BY_SUBJECT: &str = list_workflows!("(?6 IS NULL OR w.name = ?6)", "w.subject = ?7");
+pub(crate) const LIST_WORKFLOWS: &str = list_workflows!("(?6 IS NULL OR w.name = ?6)", "(?7 IS NULL OR w.subject = ?7)");
+pub(crate) const LIST_WORKFLOWS_BY_NAME: &str = list_workflows!("w.name = ?6", "(?7 IS NULL OR w.subject = ?7)");
+pub(crate) const LIST_WORKFLOWS_BY_SUBJECT: &str = list_workflows!("(?6 IS NULL OR w.name = ?6)", "w.subject = ?7");
 
 // Commits raise `updated_at_us` one after the other, so no row can still come before what is seen.
-const WORKFLOWS_SINCE: &str = concat!(
+pub(crate) const WORKFLOWS_SINCE: &str = concat!(
     "SELECT ",
     workflow_columns!(),
     " FROM workflows AS w
       WHERE (w.updated_at_us, w.seq) > (?1, ?2)
       ORDER BY w.updated_at_us, w.seq
-      LIMIT ?3"
+      LIMIT ?3 + 0"
 );
 
 // Leases are as many as workers can hold, so they have no index of workflows.
-const RUNNING_COUNTS: &str = "
+pub(crate) const RUNNING_COUNTS: &str = "
     SELECT workflow, count(*) AS running
       FROM leases
      WHERE workflow IN (SELECT value FROM json_each(?1))
@@ -75,11 +75,11 @@ macro_rules! op_views {
         )
     };
 }
-const LIST_OPS: &str =
-    op_views!("ops AS o", "WHERE o.workflow = ?1 AND o.seq > ?2 AND (?3 IS NULL OR o.status = ?3) ORDER BY o.seq LIMIT ?4");
-const OP_VIEWS: &str = op_views!("json_each(?1) AS j CROSS JOIN ops AS o ON o.seq = j.value", "");
+pub(crate) const LIST_OPS: &str =
+    op_views!("ops AS o", "WHERE o.workflow = ?1 AND o.seq > ?2 AND (?3 IS NULL OR o.status = ?3) ORDER BY o.seq LIMIT ?4 + 0");
+pub(crate) const OP_VIEWS: &str = op_views!("json_each(?1) AS j CROSS JOIN ops AS o ON o.seq = j.value", "");
 
-const RESULTS: &str = "
+pub(crate) const RESULTS: &str = "
     SELECT o.seq AS op,
            (SELECT s.result FROM attempts AS s
              WHERE s.op = o.seq AND s.outcome = 'succeeded' ORDER BY s.fence DESC LIMIT 1) AS result
@@ -87,8 +87,8 @@ const RESULTS: &str = "
      CROSS JOIN ops AS o ON o.seq = j.value
      WHERE o.status = 'succeeded' AND result IS NOT NULL";
 
-const ATTEMPTS: &str =
-    concat!("SELECT ", attempt_columns!(), " FROM attempts AS a WHERE a.op = ?1 AND a.fence > ?2 ORDER BY a.fence LIMIT ?3");
+pub(crate) const ATTEMPTS: &str =
+    concat!("SELECT ", attempt_columns!(), " FROM attempts AS a WHERE a.op = ?1 AND a.fence > ?2 ORDER BY a.fence LIMIT ?3 + 0");
 
 macro_rules! artifacts {
     ($filter:literal) => {
@@ -98,21 +98,21 @@ macro_rules! artifacts {
               CROSS JOIN ops AS o ON o.seq = a.op
               WHERE a.workflow = ?1 AND (a.op, a.name) > (?2, ?3) AND ",
             $filter,
-            " ORDER BY a.op, a.name LIMIT ?5"
+            " ORDER BY a.op, a.name LIMIT ?5 + 0"
         )
     };
 }
-const ARTIFACTS: &str = artifacts!("?4 IS NULL");
-const ARTIFACTS_OF_OP: &str = artifacts!("a.op = ?4");
+pub(crate) const ARTIFACTS: &str = artifacts!("?4 IS NULL");
+pub(crate) const ARTIFACTS_OF_OP: &str = artifacts!("a.op = ?4");
 
-const ARTIFACT_CONTENT: &str = "SELECT content FROM artifacts WHERE op = ?1 AND name = ?2";
+pub(crate) const ARTIFACT_CONTENT: &str = "SELECT content FROM artifacts WHERE op = ?1 AND name = ?2";
 
-const RECORDS: &str = "
+pub(crate) const RECORDS: &str = "
     SELECT workflow, collection, key, op, value, at_us
       FROM records
      WHERE workflow = ?1 AND collection = ?2 AND key > ?3
      ORDER BY key
-     LIMIT ?4";
+     LIMIT ?4 + 0";
 
 macro_rules! events_since {
     ($filter:literal) => {
@@ -123,17 +123,17 @@ macro_rules! events_since {
                LEFT JOIN ops AS o ON o.seq = e.op
               WHERE e.seq > ?1 AND ",
             $filter,
-            " ORDER BY e.seq LIMIT ?3"
+            " ORDER BY e.seq LIMIT ?3 + 0"
         )
     };
 }
 // Numbers are given and committed in one order, because there is one writer.
-const EVENTS_SINCE: &str = events_since!("?2 IS NULL");
-const EVENTS_OF_WORKFLOW: &str = events_since!("e.workflow = ?2");
+pub(crate) const EVENTS_SINCE: &str = events_since!("?2 IS NULL");
+pub(crate) const EVENTS_OF_WORKFLOW: &str = events_since!("e.workflow = ?2");
 
-const POLICIES: &str = concat!("SELECT ", policy_columns!(), " FROM policies AS p ORDER BY p.queue, p.site");
+pub(crate) const POLICIES: &str = concat!("SELECT ", policy_columns!(), " FROM policies AS p ORDER BY p.queue, p.site");
 
-const QUEUE_STATUSES: &str = concat!(
+pub(crate) const QUEUE_STATUSES: &str = concat!(
     "SELECT g.site, g.queue, g.micro_tokens, g.counted_at_us, ",
     policy_columns!(),
     ", coalesce(q.ready, 0) AS ready, coalesce(q.delayed, 0) AS delayed, q.oldest_due_at_us,
@@ -152,13 +152,13 @@ const QUEUE_STATUSES: &str = concat!(
 );
 
 // Ops are counted by their workflows' counters, so history costs a row a workflow.
-const WORKFLOW_TOTALS: &str = "
+pub(crate) const WORKFLOW_TOTALS: &str = "
     SELECT status, count(*) AS workflows, sum(pending) AS pending, sum(blocked) AS blocked, sum(open) AS open,
            sum(waiting) AS waiting, sum(succeeded) AS succeeded, sum(failed) AS failed, sum(canceled) AS canceled
       FROM workflows
      GROUP BY status";
 
-const LEASE_TOTALS: &str = "
+pub(crate) const LEASE_TOTALS: &str = "
     SELECT count(*) FILTER (WHERE expires_at_us > ?1) AS live, count(*) FILTER (WHERE expires_at_us <= ?1) AS expired FROM leases";
 
 impl ReadTx for SqliteTx<'_> {

@@ -11,6 +11,8 @@ use leasehold_core::store::{StoreError, StoreResult, Tx, TxKind};
 use leasehold_sql::rows::{Number, Row};
 use leasehold_sql::{Bound, Statement, rejected, statement};
 
+pub(crate) const LAST_UPDATE: &str = "SELECT max(updated_at_us) AS number FROM workflows";
+
 /// The steps, on a connection whose transaction is open.
 pub(crate) struct SqliteTx<'c> {
     conn: &'c mut SqliteConnection,
@@ -118,7 +120,6 @@ impl<'c> SqliteTx<'c> {
 
     /// One microsecond past every `updated_at` that was committed before this transaction wrote one itself.
     pub(crate) fn updated_past(&mut self) -> StoreResult<i64> {
-        const LAST_UPDATE: &str = "SELECT max(updated_at_us) AS number FROM workflows";
         if let Some(known) = self.updated_past {
             return Ok(known);
         }

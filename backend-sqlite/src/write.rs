@@ -10,33 +10,33 @@ use leasehold_core::store::rows::{
 };
 use leasehold_sql::{rows, statement};
 
-const INSERT_LANES: &str = "
+pub(crate) const INSERT_LANES: &str = "
     INSERT INTO lanes (key, gate, site, queue, kind, agent)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
       FROM json_each(?1)
      WHERE true
         ON CONFLICT (key) DO NOTHING";
 
-const INSERT_GATES: &str = "
+pub(crate) const INSERT_GATES: &str = "
     INSERT INTO gates (key, site, queue)
     SELECT value ->> 1, value ->> 2, value ->> 3
       FROM json_each(?1)
      WHERE true
         ON CONFLICT (key) DO NOTHING";
 
-const INSERT_OPS: &str = "
+pub(crate) const INSERT_OPS: &str = "
     INSERT INTO ops (seq, workflow, id, parent, lane, priority, input, metadata, retry, dedup_key, time_limit_us, spec,
                      status, unmet, broken, created_at_us)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
            value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14, value ->> 15
       FROM json_each(?1)";
 
-const INSERT_EDGES: &str = "
+pub(crate) const INSERT_EDGES: &str = "
     INSERT INTO op_dependencies (child, parent, required)
     SELECT value ->> 0, value ->> 1, value ->> 2
       FROM json_each(?1)";
 
-const CHANGE_OPS: &str = "
+pub(crate) const CHANGE_OPS: &str = "
     UPDATE ops
        SET status = c.value ->> 2, unmet = c.value ->> 3, broken = c.value ->> 4,
            fence = coalesce(c.value ->> 5, fence), failures = coalesce(c.value ->> 6, failures),
@@ -45,17 +45,17 @@ const CHANGE_OPS: &str = "
      WHERE ops.seq = c.value ->> 0 AND ops.status = c.value ->> 1
     RETURNING seq";
 
-const INSERT_READY: &str = "
+pub(crate) const INSERT_READY: &str = "
     INSERT INTO ready (op, lane, priority, due_at_us, fence, failures)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
       FROM json_each(?1)";
 
-const INSERT_DELAYED: &str = "
+pub(crate) const INSERT_DELAYED: &str = "
     INSERT INTO delayed (op, lane, priority, due_at_us, fence, failures)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
       FROM json_each(?1)";
 
-const INSERT_ATTEMPTS: &str = "
+pub(crate) const INSERT_ATTEMPTS: &str = "
     INSERT INTO attempts (op, fence, workflow, token, worker, acquired_at_us, ended_at_us, outcome,
                           result, error_code, error_message, error_details)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
@@ -63,7 +63,7 @@ const INSERT_ATTEMPTS: &str = "
       FROM json_each(?1)";
 
 // A later attempt's artifact takes the row of the earlier one, whose key people may hold.
-const PUT_ARTIFACTS: &str = "
+pub(crate) const PUT_ARTIFACTS: &str = "
     INSERT INTO artifacts (workflow, op, name, kind, content_type, metadata, size, sha256, fence, at_us, content)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
            value ->> 8, value ->> 9, unhex(value ->> 10)
@@ -74,7 +74,7 @@ const PUT_ARTIFACTS: &str = "
            metadata = excluded.metadata, size = excluded.size, sha256 = excluded.sha256, fence = excluded.fence,
            at_us = excluded.at_us, content = excluded.content";
 
-const PUT_RECORDS: &str = "
+pub(crate) const PUT_RECORDS: &str = "
     INSERT INTO records (workflow, collection, key, op, value, at_us)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
       FROM json_each(?1)
@@ -83,12 +83,12 @@ const PUT_RECORDS: &str = "
        SET op = excluded.op, value = excluded.value, at_us = excluded.at_us";
 
 // Numbered in the order of the array.
-const INSERT_EVENTS: &str = "
+pub(crate) const INSERT_EVENTS: &str = "
     INSERT INTO events (at_us, kind, workflow, op, fence, actor, detail)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6
       FROM json_each(?1)";
 
-const CHANGE_WORKFLOWS: &str = "
+pub(crate) const CHANGE_WORKFLOWS: &str = "
     UPDATE workflows
        SET status = c.value ->> 1, cancel_requested = c.value ->> 2, pending = c.value ->> 3, blocked = c.value ->> 4,
            open = c.value ->> 5, waiting = c.value ->> 6, succeeded = c.value ->> 7, failed = c.value ->> 8,
@@ -96,7 +96,7 @@ const CHANGE_WORKFLOWS: &str = "
       FROM json_each(?2) AS c
      WHERE workflows.seq = c.value ->> 0";
 
-const INSERT_ACT: &str = "INSERT INTO acts (request, question, answer, actor, at_us) VALUES (?1, ?2, ?3, ?4, ?5)";
+pub(crate) const INSERT_ACT: &str = "INSERT INTO acts (request, question, answer, actor, at_us) VALUES (?1, ?2, ?3, ?4, ?5)";
 
 pub(crate) fn write(tx: &mut SqliteTx<'_>, set: &WriteSet) -> StoreResult<Vec<OpSeq>> {
     for part in lanes(set) {
