@@ -37,22 +37,29 @@ struct ServerVersion {
 }
 
 impl PostgresStore {
-    /// Connects to `url`, and brings the schema up to date.
+    /// [`Self::open`] by URL.
     ///
     /// # Errors
-    /// [`StoreError::Rejected`] for a URL that is not understood; as [`migrate`](crate::migrate()) otherwise.
+    /// [`StoreError::Rejected`] for a URL that is not understood; as [`Self::open`] otherwise.
     pub fn connect(url: &str) -> StoreResult<Self> {
-        let options = PostgresOptions::parse(url).map_err(|error| StoreError::Rejected(error.into()))?;
-        migrate::migrate(&options)?;
-        Self::open(options)
+        Self::open(PostgresOptions::parse(url).map_err(|error| StoreError::Rejected(error.into()))?)
     }
 
-    /// Opens a store whose schema is there; writes nothing.
+    /// Opens a store, and creates its schema or brings it up to date.
     ///
     /// # Errors
-    /// [`StoreError::Schema`] when the schema is missing, or does not fit this program; [`StoreError`] when the
-    /// database cannot be reached.
+    /// As [`migrate`](migrate::migrate).
     pub fn open(options: PostgresOptions) -> StoreResult<Self> {
+        migrate::migrate(&options)?;
+        Self::open_existing(options)
+    }
+
+    /// Opens a store that exists, and changes nothing of its schema.
+    ///
+    /// # Errors
+    /// [`StoreError::Schema`] when the schema is not there or does not fit this program; [`StoreError`] when the
+    /// database cannot be reached.
+    pub fn open_existing(options: PostgresOptions) -> StoreResult<Self> {
         let options = Arc::new(options);
         let store = Self { connections: Connections::new(&options), session: Session::new(&options), options };
         migrate::check(store.schema_version()?)?;
