@@ -10,6 +10,9 @@ use leasehold_core::store::rows::{Claim, ClaimedOp, LaneScan, LockedGate, OpenLa
 use leasehold_sql::{policy_columns, rows, statement};
 use std::collections::BTreeMap;
 
+// Of a bare parameter after LIMIT, SQLite wants to know the value when it plans, and so prepares the statement anew at
+// every run; hence the `+ 0` in all statements.
+
 // Oldest first; both statements choose the same rows, because nothing changes `delayed` between them.
 pub(crate) const PROMOTE: &str = "
     INSERT INTO ready (op, lane, priority, due_at_us, fence, failures)
@@ -137,8 +140,8 @@ pub(crate) fn promote(tx: &mut SqliteTx<'_>, limit: u32) -> StoreResult<u32> {
 pub(crate) fn open_lanes(tx: &mut SqliteTx<'_>, scan: &LaneScan) -> StoreResult<Vec<OpenLane>> {
     // Keys are hashes of 63 bits, so none is below zero.
     let after = scan.after.map_or(-1, |lane| lane.0);
-    let kinds = scan.kinds.as_ref().map(|kinds| set::whole(set::values(kinds.iter().map(KindName::as_str))));
-    let agents = set::whole(set::values(scan.agents.iter().map(AgentName::as_str)));
+    let kinds = scan.kinds.as_ref().map(|kinds| set::whole(&set::values(kinds.iter().map(KindName::as_str))));
+    let agents = set::whole(&set::values(scan.agents.iter().map(AgentName::as_str)));
     let query = statement(OPEN_LANES)
         .bind::<BigInt, _>(after)
         .bind::<Nullable<Text>, _>(kinds)
@@ -167,11 +170,10 @@ pub(crate) fn claim_ready(tx: &mut SqliteTx<'_>, claim: &Claim) -> StoreResult<V
     let Some(most) = takes.values().map(|(_, limit)| *limit).max().filter(|most| *most > 0) else {
         return Ok(Vec::new());
     };
-    let mut taken = Vec::new();
     // A gate's lanes are chosen from together, so they travel in one parameter.
-    let part = set::whole(set::rows(&takes, |(lane, (gate, limit))| cells![lane.0, gate.0, *limit]));
+    let part = set::whole(&set::rows(&takes, |(lane, (gate, limit))| cells![lane.0, gate.0, *limit]));
     let query = statement(TAKE_READY).bind::<Text, _>(part).bind::<BigInt, _>(tx.now_us()).bind::<BigInt, _>(i64::from(most));
-    taken.extend(tx.load::<rows::Ready, _>(query)?);
+    let taken = tx.load::<rows::Ready, _>(query)?;
     tx.wrote(taken.len());
 
     let mut claimed = Vec::new();

@@ -5,10 +5,11 @@ use crate::store::{Location, SqliteOptions, Synchronous};
 use diesel::connection::{InstrumentationEvent, SimpleConnection};
 use diesel::r2d2::{ConnectionManager, CustomizeConnection, Pool};
 use diesel::result::{DatabaseErrorKind, QueryResult};
-use diesel::sql_types::Text;
+use diesel::sql_types::{BigInt, Text};
 use diesel::sqlite::SqliteConnection;
 use diesel::{Connection, QueryableByName, RunQueryDsl};
 use leasehold_core::store::{StoreError, StoreResult};
+use leasehold_sql::statement;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -47,6 +48,18 @@ impl Statements {
         self.0.fetch_sub(1, Ordering::Relaxed);
         result
     }
+
+    /// A number that another connection's commit changes, and this one's own does not; it is not counted either.
+    pub(crate) fn data_version(&self, conn: &mut SqliteConnection) -> QueryResult<i64> {
+        #[derive(QueryableByName)]
+        struct Version {
+            #[diesel(sql_type = BigInt)]
+            data_version: i64,
+        }
+        let version = statement("PRAGMA data_version").get_result::<Version>(conn);
+        self.0.fetch_sub(1, Ordering::Relaxed);
+        version.map(|version| version.data_version)
+    }
 }
 
 /// Makes connections to one place.
@@ -59,7 +72,16 @@ pub(crate) struct Connector {
 impl Connector {
     /// Opens a connection that only has its time-out: nothing is read or written yet.
     pub(crate) fn connect(&self) -> StoreResult<SqliteConnection> {
-        let mut conn = SqliteConnection::establish(&self.options.location.url()?).map_err(connection_error)?;
+        self.connect_to(&self.options.location.url_of_existing()?)
+    }
+
+    /// The same for a file that may have to be made.
+    pub(crate) fn connect_or_make(&self) -> StoreResult<SqliteConnection> {
+        self.connect_to(&self.options.location.url()?)
+    }
+
+    fn connect_to(&self, url: &str) -> StoreResult<SqliteConnection> {
+        let mut conn = SqliteConnection::establish(url).map_err(connection_error)?;
         self.set_up(&mut conn, Instant::now() + self.options.call_deadline)?;
         Ok(conn)
     }
@@ -120,7 +142,7 @@ impl Connector {
             .test_on_check_out(false)
             .connection_timeout(self.options.call_deadline)
             .connection_customizer(Box::new(SetUpReader(self.clone())))
-            .build(ConnectionManager::new(self.options.location.url()?))
+            .build(ConnectionManager::new(self.options.location.url_of_existing()?))
             .map_err(|error| crate::error::pool_error(error, Duration::ZERO))?;
         Ok(Some(pool))
     }

@@ -4,7 +4,7 @@ use crate::set::{self, cells};
 use crate::tx::SqliteTx;
 use crate::write;
 use diesel::sql_types::{BigInt, Text};
-use leasehold_core::model::{DedupKey, OpId, OpSeq, QueuePolicy, RequestId, SiteName, WorkflowId, WorkflowSeq};
+use leasehold_core::model::{DedupKey, OpId, OpSeq, QueuePolicy, RequestId, SiteName, SubjectId, WorkflowId, WorkflowSeq};
 use leasehold_core::state::StoredStatus;
 use leasehold_core::store::rows::{Act, DownstreamEdge, LockedWorkflow, NewWorkflow, OpState, Reach, UpstreamEdge, WorkflowRow, WriteSet};
 use leasehold_core::store::{GraphTx, StoreResult, Wait};
@@ -112,7 +112,7 @@ impl GraphTx for SqliteTx<'_> {
                     new.input.as_str(),
                     new.metadata.as_str(),
                     new.site.as_str(),
-                    new.subject.as_ref().map(|subject| subject.as_str()),
+                    new.subject.as_ref().map(SubjectId::as_str),
                     new.created_at.as_micros(),
                 ]
             }) {
@@ -182,7 +182,7 @@ impl GraphTx for SqliteTx<'_> {
             return self.read(|_| Ok(Vec::new()));
         }
         // One parameter whatever its size: two walks would return the edges they share twice.
-        self.read(|tx| tx.load_set::<rows::Downstream>(sql, vec![set::whole(of_ops(from))]))
+        self.read(|tx| tx.load_set::<rows::Downstream>(sql, vec![set::whole(&of_ops(from))]))
     }
 
     fn upstream(&mut self, children: &[OpSeq]) -> StoreResult<Vec<UpstreamEdge>> {

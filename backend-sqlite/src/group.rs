@@ -51,14 +51,14 @@ pub(crate) struct Writer {
 
 struct Line {
     /// The baton while nobody holds it.
-    baton: Option<Baton>,
+    baton: Option<Box<Baton>>,
     /// Heartbeats: they go before everything else.
     urgent: VecDeque<Arc<Ticket>>,
     others: VecDeque<Arc<Ticket>>,
 }
 
 impl Line {
-    fn give(&mut self, baton: Baton) -> Result<(), Baton> {
+    fn give(&mut self, baton: Box<Baton>) -> Result<(), Box<Baton>> {
         match self.urgent.pop_front().or_else(|| self.others.pop_front()) {
             Some(ticket) => {
                 *lock(&ticket.baton) = Some(baton);
@@ -73,7 +73,7 @@ impl Line {
 /// A place in the line.
 #[derive(Default)]
 struct Ticket {
-    baton: Mutex<Option<Baton>>,
+    baton: Mutex<Option<Box<Baton>>>,
     turn: Condvar,
 }
 
@@ -84,7 +84,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Writer {
     pub(crate) fn new(connector: Connector, conn: SqliteConnection) -> Self {
-        let line = Line { baton: Some(Baton::new(conn)), urgent: VecDeque::new(), others: VecDeque::new() };
+        let line = Line { baton: Some(Box::new(Baton::new(conn))), urgent: VecDeque::new(), others: VecDeque::new() };
         Self { connector, line: Mutex::new(line) }
     }
 
@@ -111,7 +111,7 @@ impl Writer {
     }
 
     /// Waits for the baton.
-    fn wait(&self, urgent: bool, deadline: Instant) -> StoreResult<Baton> {
+    fn wait(&self, urgent: bool, deadline: Instant) -> StoreResult<Box<Baton>> {
         let ticket = Arc::new(Ticket::default());
         {
             let mut line = lock(&self.line);
@@ -141,12 +141,12 @@ impl Writer {
     }
 
     /// Gives the baton to the first in line, if there is one.
-    fn give(&self, baton: Baton) -> Result<(), Baton> {
+    fn give(&self, baton: Box<Baton>) -> Result<(), Box<Baton>> {
         lock(&self.line).give(baton)
     }
 
     /// Gives the baton to the first in line, or leaves it for whoever comes.
-    fn lay_down(&self, baton: Baton) {
+    fn lay_down(&self, baton: Box<Baton>) {
         let mut line = lock(&self.line);
         if let Err(baton) = line.give(baton) {
             line.baton = Some(baton);

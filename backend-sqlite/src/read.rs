@@ -4,7 +4,10 @@ use crate::claim::join_policy;
 use crate::set;
 use crate::tx::SqliteTx;
 use diesel::sql_types::{BigInt, Nullable, Text};
-use leasehold_core::model::{ArtifactName, CollectionName, EventSeq, Fence, Json, OpSeq, QueuePolicy, RecordKey, WorkflowSeq};
+use leasehold_core::model::{
+    ArtifactName, CollectionName, EventSeq, Fence, Json, OpSeq, QueuePolicy, RecordKey, SiteName, SubjectId, Timestamp, WorkflowName,
+    WorkflowSeq,
+};
 use leasehold_core::state::{Counters, StoredStatus, WorkflowStatus};
 use leasehold_core::store::rows::{
     ArtifactRow, Attempt, EventRow, NewRecord, OpPage, OpView, QueueStatus, Totals, UpdateCursor, WorkflowPage, WorkflowRow,
@@ -170,12 +173,12 @@ impl ReadTx for SqliteTx<'_> {
         };
         let query = statement(sql)
             .bind::<BigInt, _>(page.before.map_or(i64::MAX, |before| before.0))
-            .bind::<Nullable<Text>, _>(page.site.as_ref().map(|site| site.as_str()))
+            .bind::<Nullable<Text>, _>(page.site.as_ref().map(SiteName::as_str))
             .bind::<Nullable<Text>, _>(page.status.map(WorkflowStatus::as_str))
-            .bind::<BigInt, _>(page.created_from.map_or(i64::MIN, |from| from.as_micros()))
-            .bind::<BigInt, _>(page.created_before.map_or(i64::MAX, |before| before.as_micros()))
-            .bind::<Nullable<Text>, _>(page.name.as_ref().map(|name| name.as_str()))
-            .bind::<Nullable<Text>, _>(page.subject.as_ref().map(|subject| subject.as_str()))
+            .bind::<BigInt, _>(page.created_from.map_or(i64::MIN, Timestamp::as_micros))
+            .bind::<BigInt, _>(page.created_before.map_or(i64::MAX, Timestamp::as_micros))
+            .bind::<Nullable<Text>, _>(page.name.as_ref().map(WorkflowName::as_str))
+            .bind::<Nullable<Text>, _>(page.subject.as_ref().map(SubjectId::as_str))
             .bind::<BigInt, _>(i64::from(page.limit));
         self.read(|tx| tx.load::<rows::Workflow, _>(query))
     }

@@ -56,7 +56,7 @@ impl From<String> for Cell<'_> {
         Self::Text(Cow::Owned(value))
     }
 }
-impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
+impl<T: Into<Self>> From<Option<T>> for Cell<'_> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
     }
@@ -90,7 +90,7 @@ pub(crate) fn values<'a, T: Into<Cell<'a>>>(items: impl IntoIterator<Item = T>) 
 }
 
 /// The whole set as one parameter, for a statement that must see all of it at once.
-pub(crate) fn whole(set: Set) -> String {
+pub(crate) fn whole(set: &[String]) -> String {
     let parts: Vec<&str> = set.iter().filter_map(|part| part.strip_prefix('[')?.strip_suffix(']')).collect();
     format!("[{}]", parts.join(","))
 }
@@ -124,7 +124,7 @@ fn write_cell(cell: Cell<'_>, out: &mut String) {
         Cell::Bytes(bytes) => {
             out.reserve(bytes.len() * 2 + 2);
             out.push('"');
-            bytes.iter().for_each(|byte| out.extend([digit(byte >> 4), digit(byte & 15)]));
+            out.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]));
             out.push('"');
             Ok(())
         }
@@ -178,9 +178,9 @@ mod tests {
         let large = "x".repeat(3 * 1024 * 1024);
         let set = values(std::iter::repeat_n(large.as_str(), 7));
         assert_eq!(set.len(), 3);
-        let all = serde_json::from_str::<Vec<String>>(&whole(set.clone())).unwrap();
+        let all = serde_json::from_str::<Vec<String>>(&whole(&set)).unwrap();
         assert_eq!(all.len(), 7);
-        assert_eq!(whole(Set::new()), "[]");
+        assert_eq!(whole(&[]), "[]");
         let back: usize = set.iter().map(|part| serde_json::from_str::<Vec<String>>(part).unwrap().len()).sum();
         assert_eq!(back, 7);
     }

@@ -84,7 +84,7 @@ impl SqliteStore {
     pub fn open(options: impl Into<SqliteOptions>, clock: Arc<dyn Clock>) -> StoreResult<Self> {
         let connector = Connector { options: options.into(), statements: Statements::default() };
         connector.options.location.check()?;
-        let mut conn = connector.connect()?;
+        let mut conn = connector.connect_or_make()?;
         migrate::refuse_newer(&connector, &mut conn)?;
         connector.set_up_writer(&mut conn)?;
         migrate::migrate(&connector, &mut conn)?;
@@ -127,19 +127,24 @@ impl SqliteStore {
         body(snapshot.conn)
     }
 
-    fn run(&self, tx: &mut SqliteTx<'_>, body: &mut dyn FnMut(&mut dyn Tx) -> StoreResult<()>) -> Run {
-        let outcome = body(tx);
-        Run { outcome, step_failed: tx.failed(), rows: tx.rows() }
+    fn write(&self, urgent: bool, kind: TxKind, body: &mut dyn FnMut(&mut dyn Tx) -> StoreResult<()>) -> StoreResult<()> {
+        // The time is read when the body has the lock, not when the call began to wait for it.
+        self.writer.run(urgent, &mut |conn| run(&mut SqliteTx::new(conn, kind, self.clock.now()), body))
     }
+}
+
+/// Runs `body` over the steps.
+fn run(tx: &mut SqliteTx<'_>, body: &mut dyn FnMut(&mut dyn Tx) -> StoreResult<()>) -> Run {
+    let outcome = body(tx);
+    Run { outcome, step_failed: tx.failed(), rows: tx.rows() }
 }
 
 impl Store for SqliteStore {
     fn transact(&self, kind: TxKind, body: &mut dyn FnMut(&mut dyn Tx) -> StoreResult<()>) -> StoreResult<()> {
         match (kind, &self.readers) {
-            (TxKind::Read, Some(readers)) => self.read(readers, &mut |conn| {
-                let run = self.run(&mut SqliteTx::new(conn, kind, self.clock.now()), body);
-                run.verdict()
-            }),
+            (TxKind::Read, Some(readers)) => {
+                self.read(readers, &mut |conn| run(&mut SqliteTx::new(conn, kind, self.clock.now()), body).verdict())
+            }
             (TxKind::Heartbeat, _) => self.write(true, kind, body),
             (TxKind::Read | TxKind::Claim | TxKind::Commit | TxKind::Client | TxKind::Maintenance, _) => self.write(false, kind, body),
         }
@@ -167,13 +172,6 @@ impl Store for SqliteStore {
         }
         let Some((version, schema)) = found else { unreachable!("the transaction succeeded, so its body has run") };
         Ok(StoreInfo { backend: "sqlite", location: self.connector.options.location.to_string(), version, schema })
-    }
-}
-
-impl SqliteStore {
-    fn write(&self, urgent: bool, kind: TxKind, body: &mut dyn FnMut(&mut dyn Tx) -> StoreResult<()>) -> StoreResult<()> {
-        // The time is read when the body has the lock, not when the call began to wait for it.
-        self.writer.run(urgent, &mut |conn| self.run(&mut SqliteTx::new(conn, kind, self.clock.now()), body))
     }
 }
 
@@ -228,7 +226,7 @@ impl Location {
         }
     }
 
-    /// As SQLite takes it.
+    /// As SQLite takes it, to make the file if it is not there.
     pub(crate) fn url(&self) -> StoreResult<String> {
         match self {
             Self::Memory => Ok(MEMORY.to_owned()),
@@ -239,6 +237,17 @@ impl Location {
                 None => Err(refused(OpenError::NotUtf8(path.clone()))),
             },
         }
+    }
+
+    /// As SQLite takes it, to fail if the file is not there: a store whose file was removed must not go on in an empty one.
+    pub(crate) fn url_of_existing(&self) -> StoreResult<String> {
+        let url = self.url()?;
+        // A URL of a Windows path has a form of its own.
+        if matches!(self, Self::Memory) || cfg!(windows) {
+            return Ok(url);
+        }
+        let escaped = url.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+        Ok(format!("file:{escaped}?mode=rw"))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::set::{self, Cell, Set, cells};
 use crate::tx::SqliteTx;
 use diesel::sql_types::{BigInt, Text};
-use leasehold_core::model::OpSeq;
+use leasehold_core::model::{AgentName, DedupKey, Json, Micros, OpSeq, Timestamp};
 use leasehold_core::store::StoreResult;
 use leasehold_core::store::rows::{
     Act, Attempt, Edge, NewArtifact, NewEvent, NewOp, NewRecord, OpChange, QueuedOp, WorkflowChange, WriteSet,
@@ -138,7 +138,7 @@ fn lanes(set: &WriteSet) -> Set {
             lane.site.as_str(),
             lane.queue.as_str(),
             lane.kind.as_str(),
-            lane.agent.as_ref().map(|agent| agent.as_str()),
+            lane.agent.as_ref().map(AgentName::as_str),
         ]
     })
 }
@@ -160,8 +160,8 @@ fn ops(ops: &[NewOp]) -> Set {
             op.input.as_str(),
             op.metadata.as_str(),
             retry.1.clone(),
-            op.dedup_key.as_ref().map(|key| key.as_str()),
-            op.time_limit.map(|limit| limit.get()),
+            op.dedup_key.as_ref().map(DedupKey::as_str),
+            op.time_limit.map(Micros::get),
             op.spec.to_string(),
             op.status.as_str(),
             op.unmet,
@@ -186,7 +186,7 @@ fn changes(changes: &[OpChange]) -> Set {
             change.fence.map(|fence| fence.0),
             change.failures,
             change.losses,
-            change.finished_at.map(|at| at.as_micros()),
+            change.finished_at.map(Timestamp::as_micros),
         ]
     })
 }
@@ -209,7 +209,7 @@ fn attempts(attempts: &[Attempt]) -> Set {
             attempt.acquired_at.as_micros(),
             attempt.ended_at.as_micros(),
             attempt.outcome.as_str(),
-            attempt.result.as_ref().map(|result| result.as_str()),
+            attempt.result.as_ref().map(Json::as_str),
             error.map(|error| error.code.as_str()),
             error.map(|error| error.message.as_str()),
             error.map(|error| error.details.as_str()),
@@ -277,7 +277,7 @@ fn workflows(changes: &[WorkflowChange]) -> Set {
             counters.succeeded,
             counters.failed,
             counters.canceled,
-            change.finished_at.map(|at| at.as_micros()),
+            change.finished_at.map(Timestamp::as_micros),
             change.at.as_micros(),
         ]
     })

@@ -1,4 +1,5 @@
 //! Every step answers on SQLite as it does on the in-memory store, the contract's executable specification.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed unwrap is a failed test")]
 
 use leasehold_core::memory::MemoryStore;
 use leasehold_core::model::*;
@@ -72,11 +73,11 @@ fn new_workflow(id: &'static str, request: RequestId) -> NewWorkflow {
     }
 }
 
-fn new_op(seq: OpSeq, workflow: WorkflowSeq, id: String, lane: &Lane, status: StoredStatus) -> NewOp {
+fn new_op(seq: OpSeq, workflow: WorkflowSeq, id: char, lane: &Lane, status: StoredStatus) -> NewOp {
     NewOp {
         seq,
         workflow,
-        id: OpId::new(id.clone()).unwrap(),
+        id: OpId::new(id.to_string()).unwrap(),
         parent: (seq.0 > 3).then_some(OpSeq(1)),
         lane: lane.clone(),
         priority: i32::try_from(seq.0 % 3).unwrap() - 1,
@@ -85,7 +86,7 @@ fn new_op(seq: OpSeq, workflow: WorkflowSeq, id: String, lane: &Lane, status: St
         retry: RetryPolicy::default().attempts(u32::try_from(seq.0).unwrap()),
         dedup_key: (seq.0 % 2 == 0).then(|| DedupKey::new(format!("key {id}")).unwrap()),
         time_limit: (seq.0 % 2 == 1).then(|| Micros::from_secs(7)),
-        spec: Digest::of_bytes(id.as_bytes()),
+        spec: Digest::of_bytes(id.to_string().as_bytes()),
         status,
         unmet: i32::from(status == StoredStatus::Pending),
         broken: 0,
@@ -115,7 +116,7 @@ fn build(pair: &Pair) -> Vec<WorkflowSeq> {
             .enumerate()
             .map(|(i, seq)| {
                 let status = if i < 6 { StoredStatus::Open } else { StoredStatus::Pending };
-                new_op(*seq, seqs[0], char::from(b'a' + u8::try_from(i).unwrap()).to_string(), &lanes[i % 3], status)
+                new_op(*seq, seqs[0], char::from(b'a' + u8::try_from(i).unwrap()), &lanes[i % 3], status)
             })
             .collect();
         let ladder = (6..12).flat_map(|child| {
@@ -364,7 +365,7 @@ fn leases_are_judged_alike_at_every_edge() {
             assert!(outcome.windows(2).all(|pair| pair[0] == pair[1]), "{instant}: {outcome:?}");
             tries.push(outcome[0].leases.len());
         }
-        let live = usize::from(instant >= 1_000_000 && instant < 31_000_000) * 5;
+        let live = usize::from((1_000_000..31_000_000).contains(&instant)) * 5;
         let expired = usize::from(instant >= 31_000_000) * 5;
         assert_eq!(tries, [live, expired], "{instant}");
     }

@@ -163,6 +163,21 @@ fn readers_are_not_in_a_writers_way() {
 }
 
 #[test]
+fn a_store_whose_file_was_removed_does_not_go_on_in_an_empty_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a%20name?with#marks.db");
+    let store = open(&path).unwrap();
+    store.with(TxKind::Read, |tx| tx.policies()).unwrap();
+    let mut options = SqliteOptions::from(path.as_path());
+    options.call_deadline = Duration::from_millis(50);
+    let gone = SqliteStore::open_existing(options, Arc::new(SystemClock)).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let error = gone.with(TxKind::Read, |tx| tx.policies()).unwrap_err();
+    assert!(matches!(&error, StoreError::Unavailable(_)), "{error:?}");
+    assert!(!path.exists());
+}
+
+#[test]
 fn a_broken_constraint_and_bad_sql_are_rejected() {
     let mut conn = SqliteConnection::establish(":memory:").unwrap();
     conn.batch_execute("CREATE TABLE t (n INTEGER PRIMARY KEY, m INTEGER NOT NULL CHECK (m > 0))").unwrap();

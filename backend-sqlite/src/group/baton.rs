@@ -1,9 +1,10 @@
 //! The baton: the write connection with its open transaction, and what its holder does with it.
 
 use super::{Run, Writer, lock};
-use crate::connection::until;
+use crate::connection::{Statements, until};
 use crate::error::{again, is_busy};
 use crate::store::Location;
+use diesel::result::QueryResult;
 use diesel::sqlite::SqliteConnection;
 use leasehold_core::store::{StoreError, StoreResult};
 use leasehold_sql::rejected;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 /// How long after each group a process leaves the file alone while others want it: long enough for a waiter that polls
 /// every few milliseconds, short enough not to be felt.
 const GAP: Duration = Duration::from_millis(2);
-/// How long a process that met a busy file believes that it is not alone.
+/// How long a process that noticed another believes that it is not alone.
 const COMPANY: Duration = Duration::from_secs(1);
 /// Between two tries to begin, besides what SQLite itself waits.
 const BUSY_PAUSE: Duration = Duration::from_micros(500);
@@ -25,7 +26,9 @@ pub(super) struct Baton {
     /// The open transaction.
     group: Option<Group>,
     last_commit: Option<Instant>,
-    last_busy: Option<Instant>,
+    /// When another process was last noticed, by the lock it held or by what it committed.
+    last_company: Option<Instant>,
+    data_version: Option<i64>,
 }
 
 /// The members of the open transaction.
@@ -78,18 +81,18 @@ fn lost() -> StoreError {
 
 impl Baton {
     pub(super) fn new(conn: SqliteConnection) -> Self {
-        Self { conn: Some(conn), group: None, last_commit: None, last_busy: None }
+        Self { conn: Some(conn), group: None, last_commit: None, last_company: None, data_version: None }
     }
 }
 
 /// A holder of the baton. However its turn ends, the baton goes to the next.
 pub(super) struct Turn<'w> {
     writer: &'w Writer,
-    baton: Option<Baton>,
+    baton: Option<Box<Baton>>,
 }
 
 impl<'w> Turn<'w> {
-    pub(super) fn new(writer: &'w Writer, baton: Baton) -> Self {
+    pub(super) fn new(writer: &'w Writer, baton: Box<Baton>) -> Self {
         Self { writer, baton: Some(baton) }
     }
 
@@ -131,7 +134,7 @@ impl<'w> Turn<'w> {
             match connector.statements.control(conn, "BEGIN IMMEDIATE") {
                 Ok(()) => break,
                 Err(error) if is_busy(&error) => {
-                    baton.last_busy = Some(Instant::now());
+                    baton.last_company = Some(Instant::now());
                     if Instant::now() >= deadline {
                         return Err(connector.sort(error));
                     }
@@ -144,7 +147,12 @@ impl<'w> Turn<'w> {
                 }
             }
         }
-        baton.group = Some(Group { fate: Arc::default(), begun: Instant::now(), members: 0, rows: 0 });
+        let noticed = baton.notice_commits_of_others(&connector.statements).map_err(|error| connector.sort(error));
+        if noticed.is_err() {
+            self.close();
+            return noticed;
+        }
+        self.baton().group = Some(Group { fate: Arc::default(), begun: Instant::now(), members: 0, rows: 0 });
         Ok(())
     }
 
@@ -189,13 +197,10 @@ impl<'w> Turn<'w> {
             self.baton().group = None;
             return None;
         }
-        match self.control("ROLLBACK TO member").and_then(|()| self.control("RELEASE member")) {
-            Ok(()) => self.baton().group.as_ref().map(|group| Arc::clone(&group.fate)),
-            Err(_) => {
-                self.lose();
-                None
-            }
+        if self.control("ROLLBACK TO member").and_then(|()| self.control("RELEASE member")).is_err() {
+            self.lose();
         }
+        self.baton().group.as_ref().map(|group| Arc::clone(&group.fate))
     }
 
     /// The transaction is gone: tells the members, and closes the connection.
@@ -212,6 +217,8 @@ impl<'w> Turn<'w> {
         let _ = self.control("ROLLBACK");
         if matches!(self.writer.connector.options.location, Location::File(_)) {
             self.baton().conn = None;
+            // The number means something on its own connection only.
+            self.baton().data_version = None;
         }
     }
 
@@ -279,9 +286,19 @@ impl Baton {
     /// Waiting for a lock is not fair in SQLite: whoever writes again at once starves the others. So a process that is
     /// not alone leaves a gap between its groups.
     fn leave_a_gap(&self) {
-        let (Some(commit), Some(busy)) = (self.last_commit, self.last_busy) else { return };
-        if busy.elapsed() < COMPANY {
+        let (Some(commit), Some(company)) = (self.last_commit, self.last_company) else { return };
+        if company.elapsed() < COMPANY {
             std::thread::sleep(GAP.saturating_sub(commit.elapsed()));
         }
+    }
+
+    /// Whoever never loses a race for the lock learns of others only from their commits.
+    fn notice_commits_of_others(&mut self, statements: &Statements) -> QueryResult<()> {
+        let Some(conn) = &mut self.conn else { return Ok(()) };
+        let found = statements.data_version(conn)?;
+        if self.data_version.replace(found).is_some_and(|known| known != found) {
+            self.last_company = Some(Instant::now());
+        }
+        Ok(())
     }
 }

@@ -25,7 +25,7 @@ struct Bench {
 impl Bench {
     /// Groups end by their members alone, so that a test decides when.
     fn new() -> Self {
-        Self::with(|options| options.group = GroupLimits { members: 64, rows: usize::MAX, time: Duration::from_secs(3_600) })
+        Self::with(|options| options.group = GroupLimits { members: 64, rows: usize::MAX, time: Duration::from_hours(1) })
     }
 
     fn with(change: impl Fn(&mut SqliteOptions)) -> Self {
@@ -35,7 +35,8 @@ impl Bench {
         options.call_deadline = Duration::from_secs(20);
         change(&mut options);
         let connector = Connector { options, statements: Statements::default() };
-        let mut conn = connector.writer().unwrap();
+        let mut conn = connector.connect_or_make().unwrap();
+        connector.set_up_writer(&mut conn).unwrap();
         conn.batch_execute("CREATE TABLE t (n INTEGER PRIMARY KEY, payload BLOB)").unwrap();
         Self { writer: Writer::new(connector, conn), path, _folder: folder }
     }
@@ -105,8 +106,10 @@ impl<'s> Holder<'s> {
     }
 }
 
+type SendBody = Box<dyn FnMut(&mut SqliteConnection) -> Run + Send>;
+
 /// The calls, one behind the other in one group; what each was told.
-fn in_one_group(bench: &Bench, mut bodies: Vec<Box<dyn FnMut(&mut SqliteConnection) -> Run + Send>>) -> Vec<StoreResult<()>> {
+fn in_one_group(bench: &Bench, mut bodies: Vec<SendBody>) -> Vec<StoreResult<()>> {
     thread::scope(|scope| {
         let first = Holder::start(scope, bench, bodies.remove(0));
         let mut others = Vec::new();
@@ -140,7 +143,9 @@ fn calls_that_wait_together_are_committed_together() {
             .collect();
         bench.until_waiting(8);
         first.release().unwrap();
-        others.into_iter().for_each(|call| call.join().unwrap().unwrap());
+        for call in others {
+            call.join().unwrap().unwrap();
+        }
         drop(seen);
         let seen: Vec<(usize, usize)> = sees.iter().collect();
         assert_eq!(seen, (1..=8).map(|behind| (behind, 0)).collect::<Vec<_>>(), "each saw the earlier, and nothing was committed yet");
@@ -158,7 +163,7 @@ fn a_call_alone_is_committed_at_once() {
 #[test]
 fn a_group_ends_at_its_limits() {
     for (members, rows) in [(2, usize::MAX), (64, 2)] {
-        let bench = Bench::with(|options| options.group = GroupLimits { members, rows, time: Duration::from_secs(3_600) });
+        let bench = Bench::with(|options| options.group = GroupLimits { members, rows, time: Duration::from_hours(1) });
         let path = bench.path.clone();
         let watch = move |conn: &mut SqliteConnection| {
             let mut other = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
@@ -283,7 +288,7 @@ fn fill(conn: &mut SqliteConnection) -> Run {
 fn a_disk_that_fills_in_the_second_member_leaves_nothing_half_done() {
     let bench = Bench::with(|options| {
         options.max_pages = Some(FEW_PAGES);
-        options.group = GroupLimits { members: 64, rows: usize::MAX, time: Duration::from_secs(3_600) };
+        options.group = GroupLimits { members: 64, rows: usize::MAX, time: Duration::from_hours(1) };
     });
     let told = in_one_group(&bench, vec![Box::new(insert(1)), Box::new(fill), Box::new(insert(3))]);
     assert!(matches!(told[1], Err(StoreError::Full(_))), "{told:?}");
@@ -337,7 +342,7 @@ fn nobody_is_told_ok_when_the_commit_fails() {
         let mut conn = SqliteConnection::establish(bench.path.to_str().unwrap()).unwrap();
         conn.batch_execute("PRAGMA foreign_keys = ON; CREATE TABLE child (n INTEGER REFERENCES t (n) DEFERRABLE INITIALLY DEFERRED)")
             .unwrap();
-        line.baton = Some(super::Baton::new(conn));
+        line.baton = Some(Box::new(super::Baton::new(conn)));
     }
     // A deferred constraint is judged by COMMIT itself.
     let orphan = |conn: &mut SqliteConnection| ran(conn.batch_execute("INSERT INTO child (n) VALUES (77)"));
