@@ -1,9 +1,9 @@
 //! What a case works with: a store, its clock, and the engine's verbs as short calls.
 
 use crate::scenario::name;
-use crate::{Opened, TestClock};
-use leasehold_core::model::{OpSeq, Timestamp, WorkflowId, WorkflowSeq};
-use leasehold_core::store::rows::{OpPage, OpView, WorkflowRow};
+use crate::{Opened, Planted, TestClock};
+use leasehold_core::model::{Fence, OpSeq, Timestamp, WorkflowId, WorkflowSeq};
+use leasehold_core::store::rows::{ArtifactRow, Attempt, EventRow, NewRecord, OpPage, OpView, WorkflowRow};
 use leasehold_core::store::{BoxError, Store, StoreError, StoreExt, StoreResult, Tx, TxKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -142,6 +142,24 @@ impl World {
         }
     }
 
+    /// Everything that is stored about a workflow. Records are those of the collection `c`.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn fingerprint(&self, of: &Planted) -> Result<Fingerprint, BoxError> {
+        let ops = self.all_ops(of.workflow)?;
+        let mut attempts = Vec::new();
+        for op in &ops {
+            attempts.extend(self.read(|tx| tx.attempts(op.state.seq, Fence::NONE, PAGE))?);
+        }
+        let (artifacts, records, events) = self.read(|tx| {
+            let artifacts = tx.artifacts(of.workflow, None, None, PAGE)?;
+            let records = tx.records(of.workflow, &name("c"), None, PAGE)?;
+            Ok((artifacts, records, tx.events_since(None, Some(of.workflow), PAGE)?))
+        })?;
+        Ok(Fingerprint { workflow: self.workflow(&of.id)?, ops, attempts, artifacts, records, events })
+    }
+
     /// One op with everything a person asks of it.
     ///
     /// # Errors
@@ -150,6 +168,17 @@ impl World {
         let mut found = self.read(|tx| tx.op_views(&[op]))?;
         found.pop().ok_or_else(|| format!("there is no op {}", op.0).into())
     }
+}
+
+/// Everything that is stored about one workflow: what a verb that does nothing must leave as it is.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Fingerprint {
+    workflow: WorkflowRow,
+    ops: Vec<OpView>,
+    attempts: Vec<Attempt>,
+    artifacts: Vec<ArtifactRow>,
+    records: Vec<NewRecord>,
+    pub(crate) events: Vec<EventRow>,
 }
 
 /// Runs `body` in a transaction of `store`, again when it lost a race.

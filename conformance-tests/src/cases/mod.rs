@@ -1,12 +1,50 @@
 //! The promises, in files by concern. Files under `steps` are about single steps of the storage contract, the others
 //! about the engine's verbs on top of it.
 
+mod admission;
+mod boundary;
+mod budget;
+mod cancel;
+mod claim;
+mod complete;
+mod create;
+mod events;
+mod fail;
+mod faults;
+mod graph;
+mod identity;
+mod race;
+mod reads;
+mod recover;
+mod retry;
 mod steps;
 
 use crate::Case;
 
-const FILES: &[&[Case]] =
-    &[steps::transact::CASES, steps::graph::CASES, steps::write::CASES, steps::lease::CASES, steps::claim::CASES, steps::read::CASES];
+const FILES: &[&[Case]] = &[
+    steps::transact::CASES,
+    steps::graph::CASES,
+    steps::write::CASES,
+    steps::lease::CASES,
+    steps::claim::CASES,
+    steps::read::CASES,
+    create::CASES,
+    identity::CASES,
+    graph::CASES,
+    claim::CASES,
+    boundary::CASES,
+    complete::CASES,
+    fail::CASES,
+    recover::CASES,
+    retry::CASES,
+    cancel::CASES,
+    admission::CASES,
+    events::CASES,
+    reads::CASES,
+    race::CASES,
+    budget::CASES,
+    faults::CASES,
+];
 
 /// Every case there is.
 pub const CASES: &[Case] = &joined::<{ count() }>();

@@ -1,8 +1,8 @@
 //! Single steps of the storage contract: what their rustdoc promises.
 
-pub(super) mod claim;
-pub(super) mod graph;
-pub(super) mod lease;
-pub(super) mod read;
-pub(super) mod transact;
-pub(super) mod write;
+pub(crate) mod claim;
+pub(crate) mod graph;
+pub(crate) mod lease;
+pub(crate) mod read;
+pub(crate) mod transact;
+pub(crate) mod write;

@@ -30,14 +30,14 @@ cases! { steps:
 }
 
 /// Writes `set` with the scenario's workflow locked.
-pub(super) fn write(w: &World, planted: &Planted, set: &WriteSet) -> StoreResult<Vec<OpSeq>> {
+pub(crate) fn write(w: &World, planted: &Planted, set: &WriteSet) -> StoreResult<Vec<OpSeq>> {
     w.tx(|tx| {
         tx.lock_workflows(&[planted.workflow], Wait::Block)?;
         tx.write(set)
     })
 }
 
-pub(super) fn attempt(planted: &Planted, key: LeaseKey, outcome: AttemptOutcome) -> Attempt {
+pub(crate) fn attempt(planted: &Planted, key: LeaseKey, outcome: AttemptOutcome) -> Attempt {
     Attempt {
         key,
         workflow: planted.workflow,
@@ -198,7 +198,7 @@ fn a_refused_write_leaves_nothing_of_itself(w: &mut World) -> Outcome {
     Ok(())
 }
 
-pub(super) fn artifact(planted: &Planted, op: &str, artifact: &str, fence: i64, content: &[u8]) -> NewArtifact {
+pub(crate) fn artifact(planted: &Planted, op: &str, artifact: &str, fence: i64, content: &[u8]) -> NewArtifact {
     NewArtifact {
         op: planted.op(op),
         workflow: planted.workflow,
@@ -232,7 +232,7 @@ fn an_artifact_replaces_the_one_of_its_name(w: &mut World) -> Outcome {
     Ok(())
 }
 
-pub(super) fn record(planted: &Planted, key: &str, value: &str) -> NewRecord {
+pub(crate) fn record(planted: &Planted, key: &str, value: &str) -> NewRecord {
     let op = planted.ops.values().next().copied().unwrap_or(OpSeq(0));
     let record = Record { collection: name("c"), key: name(key), value: json(value) };
     NewRecord { workflow: planted.workflow, op, record, at: crate::start() }
@@ -249,7 +249,7 @@ fn a_record_replaces_the_one_of_its_key(w: &mut World) -> Outcome {
     Ok(())
 }
 
-pub(super) fn event(planted: &Planted, detail: &str) -> NewEvent {
+pub(crate) fn event(planted: &Planted, detail: &str) -> NewEvent {
     NewEvent {
         at: crate::start(),
         kind: EventKind::OpReleased,
