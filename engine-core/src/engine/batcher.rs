@@ -41,6 +41,7 @@ pub(super) fn commit_loop(session: &Session) {
         }
     }
     session.held.close();
+    session.outbox.abandon();
 }
 
 /// Attempts whose end could not be saved for the moment; the same leases are tried again.

@@ -224,7 +224,7 @@ mod tests {
         third.tell(vec![notice(3), notice(4)]);
         drop(rolled_back);
         first.tell(vec![notice(1)]);
-        assert!(notices.flush(Duration::from_secs(60)));
+        assert!(notices.flush(Duration::from_mins(1)));
         assert_eq!(hears.try_iter().collect::<Vec<_>>(), ["1", "3", "4"]);
     }
 
@@ -238,7 +238,7 @@ mod tests {
         });
         notices.tell(|| notice(1));
         notices.tell(|| notice(2));
-        assert!(notices.flush(Duration::from_secs(60)));
+        assert!(notices.flush(Duration::from_mins(1)));
         assert_eq!(hears.try_iter().collect::<Vec<_>>(), ["2"]);
     }
 
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(notices.dropped(), 1);
         assert!(!notices.flush(Duration::ZERO));
         drop(open);
-        assert!(notices.flush(Duration::from_secs(60)));
+        assert!(notices.flush(Duration::from_mins(1)));
     }
 
     #[test]

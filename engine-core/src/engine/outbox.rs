@@ -28,6 +28,8 @@ struct State {
     claiming: bool,
     /// No handler's end comes any more, and what waits is given up at this instant.
     closed: Option<Instant>,
+    /// The batcher has ended.
+    over: bool,
 }
 
 /// What to commit next.
@@ -73,8 +75,7 @@ impl Outbox {
         loop {
             let now = Instant::now();
             if state.closed.is_some_and(|deadline| deadline <= now) {
-                let State { waiting, apart, .. } = &mut *state;
-                return Batch::Over(waiting.drain(..).chain(apart.drain(..)).collect());
+                return state.end();
             }
             if !state.apart.is_empty() {
                 let count = state.apart.len().min(COMMIT_MAX);
@@ -85,7 +86,7 @@ impl Outbox {
                 return Batch::Fresh(state.waiting.drain(..count).collect());
             }
             state = match state.closed {
-                Some(_) if !state.claiming => return Batch::Over(Vec::new()),
+                Some(_) if !state.claiming => return state.end(),
                 Some(deadline) => self.changed.wait_timeout(state, deadline - now).unwrap_or_else(PoisonError::into_inner).0,
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
@@ -121,9 +122,46 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// No handler's end comes any more; what is not committed `within` is given up.
+    /// Waits until the claim loop has ended, or until the deadline or `given_up`; whether it has.
+    pub(super) fn wait_for_claimer(&self, deadline: Option<Instant>, given_up: impl Fn() -> bool) -> bool {
+        self.wait(deadline, |state| !state.claiming || given_up())
+    }
+
+    /// No handler's end comes any more; what is not committed `within` is given up. Only the first call counts.
     pub(super) fn close(&self, within: Duration) {
-        self.lock().closed = Some(Instant::now() + within);
+        self.lock().closed.get_or_insert_with(|| Instant::now() + within);
         self.changed.notify_all();
+    }
+
+    /// Nobody commits any more: the batcher cannot go on.
+    pub(super) fn abandon(&self) {
+        let mut state = self.lock();
+        (state.over, state.claiming) = (true, false);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Waits until the batcher has ended; `false` when that takes longer than `within`.
+    pub(super) fn wait_until_over(&self, within: Duration) -> bool {
+        self.wait(Some(Instant::now() + within), |state| state.over)
+    }
+
+    fn wait(&self, deadline: Option<Instant>, done: impl Fn(&State) -> bool) -> bool {
+        let mut state = self.lock();
+        while !done(&state) {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            state = match left {
+                Some(left) if left.is_zero() => return false,
+                Some(left) => self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        true
+    }
+}
+
+impl State {
+    fn end(&mut self) -> Batch {
+        Batch::Over(self.waiting.drain(..).chain(self.apart.drain(..)).collect())
     }
 }

@@ -80,13 +80,13 @@ mod tests {
     fn only_what_may_succeed_is_tried_again() {
         let mut tries = 0;
         let busy = || StoreError::Busy("held".into());
-        let answer = retry(Duration::from_secs(60), || {
+        let answer = retry(Duration::from_mins(1), || {
             tries += 1;
             if tries < 3 { Err(busy()) } else { Ok(tries) }
         });
         assert_eq!(answer.unwrap(), 3);
         let mut tries = 0;
-        let refused: Result<(), _> = retry(Duration::from_secs(60), || {
+        let refused: Result<(), _> = retry(Duration::from_mins(1), || {
             tries += 1;
             Err(StoreError::Rejected("bad".into()))
         });

@@ -1,4 +1,6 @@
 //! An engine that runs, and how it ends (L15).
+//!
+//! Whatever waits here does so on a thread of its own: handlers may block the runtime, its timers included.
 
 use super::attempt::panic_message;
 use super::batcher::commit_loop;
@@ -8,16 +10,16 @@ use super::heartbeat::{beat_loop, fence_loop};
 use super::report::RunReport;
 use super::session::{Broken, Session, Settings};
 use super::stop::StopReason;
-use crate::store::StoreError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 
-/// How long the last commits may take once every handler has stopped: the end of a shutdown stays within a second of its grace.
+/// How long the last commits of a shutdown may take once every handler has stopped, so that it ends within a second of its grace.
 const LAST_COMMITS: Duration = Duration::from_millis(400);
+/// The same for an engine that is dropped, which nobody waits for.
+const COMMITS_AFTER_DROP: Duration = Duration::from_secs(5);
 
 /// An engine that runs. Dropped without [`Running::shutdown`] it stops at once, in the background: handlers are told to
 /// stop and their ops given back.
@@ -25,26 +27,24 @@ const LAST_COMMITS: Duration = Duration::from_millis(400);
 #[must_use = "an engine stops when this is dropped"]
 pub struct Running {
     session: Arc<Session>,
-    claimer: Option<oneshot::Receiver<Result<(), StoreError>>>,
-    /// Heard from when the thread of that name ends.
-    others: Vec<oneshot::Receiver<()>>,
 }
 
 impl Running {
     pub(super) fn begin(settings: &Arc<Settings>, until: Until) -> Result<Self, EngineError> {
         let session = Session::new(Arc::clone(settings), until != Until::Stopped);
         // From here on a thread that cannot be made stops those that were, by the drop.
-        let mut running = Self { session: Arc::clone(&session), claimer: None, others: Vec::with_capacity(3) };
-        running.others.push(part(&session, "leasehold-commit", |session| commit_loop(session))?);
-        running.others.push(part(&session, "leasehold-beat", |session| beat_loop(session))?);
-        running.others.push(part(&session, "leasehold-fence", |session| fence_loop(session))?);
+        let running = Self { session: Arc::clone(&session) };
+        part(&session, "leasehold-commit", |session| commit_loop(session))?;
+        part(&session, "leasehold-beat", |session| beat_loop(session))?;
+        part(&session, "leasehold-fence", |session| fence_loop(session))?;
         session.outbox.claiming(true);
-        let claimer = part(&session, "leasehold-claim", move |session| {
-            let done = claim_loop(session, until);
+        part(&session, "leasehold-claim", move |session| {
+            if let Err(error) = claim_loop(session, until) {
+                session.break_down(Broken::Store(error));
+            }
             session.outbox.claiming(false);
-            done
-        });
-        running.claimer = Some(claimer.inspect_err(|_| session.outbox.claiming(false))?);
+        })
+        .inspect_err(|_| session.outbox.claiming(false))?;
         Ok(running)
     }
 
@@ -58,106 +58,85 @@ impl Running {
     ///
     /// # Errors
     /// Why the engine had stopped by itself, if it had.
-    pub async fn shutdown(mut self) -> Result<RunReport, EngineError> {
-        let session = Arc::clone(&self.session);
-        session.slots.stop();
-        let grace = session.settings.grace;
-        let quiet = async {
-            self.claimer_ended().await?;
-            session.slots.drained().await;
-            Ok::<(), EngineError>(())
-        };
-        let ended = timeout(grace, quiet).await;
-        if ended.is_err() {
-            tracing::info!(open = session.slots.open(), "the grace is over; handlers that still run are told to stop");
-            session.held.stop_all(StopReason::Shutdown);
-            let stop_wait = session.settings.stop_wait;
-            // A little longer than handlers have, for their watchers to hand in what became of them.
-            if timeout(stop_wait + stop_wait / 5, session.slots.drained()).await.is_err() {
-                session.give_back_running();
-            }
-        }
-        self.close().await;
-        ended.unwrap_or(Ok(()))?;
-        self.verdict()
+    pub async fn shutdown(self) -> Result<RunReport, EngineError> {
+        self.session.slots.stop();
+        self.ended_by(shut_down).await?;
+        let counts = self.session.tally().counts;
+        Ok(counts)
     }
 
     /// Waits for the claim loop to end by itself and for what it began; by hand only.
-    pub(super) async fn finish(mut self) -> Result<Arc<Session>, EngineError> {
-        let down = self.session.down.clone();
-        let ended = self.claimer_ended().await;
-        tokio::select! {
-            () = self.session.slots.drained() => {}
-            () = down.cancelled() => {}
-        }
-        self.close().await;
-        ended?;
-        self.verdict()?;
+    pub(super) async fn finish(self) -> Result<Arc<Session>, EngineError> {
+        self.ended_by(|session| {
+            session.outbox.wait_for_claimer(None, || session.is_broken());
+            session.slots.wait_until_drained(None, || session.is_broken());
+            close(session);
+        })
+        .await?;
         Ok(Arc::clone(&self.session))
     }
 
-    async fn claimer_ended(&mut self) -> Result<(), EngineError> {
-        match self.claimer.take() {
-            Some(claimer) => match claimer.await {
-                Ok(done) => Ok(done?),
-                // It panicked, which the session knows.
-                Err(_) => Ok(()),
-            },
+    /// Ends the session by `end`, on a thread; whether it had broken down.
+    async fn ended_by(&self, end: impl FnOnce(&Session) + Send + 'static) -> Result<(), EngineError> {
+        let (ended, hears) = oneshot::channel();
+        part(&self.session, "leasehold-stop", move |session| {
+            end(session);
+            // Whoever waited may have gone.
+            let _ = ended.send(());
+        })?;
+        // An error means that the end itself panicked, and the session knows.
+        let _ = hears.await;
+        match self.session.take_broken() {
             None => Ok(()),
-        }
-    }
-
-    /// Lets the threads end: what is left in the outbox is committed, or given up after a moment.
-    async fn close(&mut self) {
-        self.session.slots.stop();
-        self.session.outbox.close(LAST_COMMITS);
-        let all = async {
-            for other in self.others.drain(..) {
-                // One that panicked has ended as well.
-                let _ = other.await;
-            }
-        };
-        if timeout(LAST_COMMITS * 2, all).await.is_err() {
-            tracing::warn!("a thread of the engine waits for the store; it ends when that answers");
-        }
-    }
-
-    fn verdict(&self) -> Result<RunReport, EngineError> {
-        match self.session.broken() {
-            None => Ok(self.session.tally().counts),
-            Some(Broken::Panicked(message)) => Err(EngineError::Panicked(message.clone())),
-            Some(Broken::Store(error)) => Err(StoreError::Unavailable(error.to_string().into()).into()),
+            Some(Broken::Store(error)) => Err(error.into()),
+            Some(Broken::Panicked(message)) => Err(EngineError::Panicked(message)),
         }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.session.slots.stop();
         // After a shutdown nothing runs any more, and this does nothing.
+        self.session.slots.stop();
         self.session.give_back_running();
-        self.session.outbox.close(LAST_COMMITS);
+        self.session.outbox.close(COMMITS_AFTER_DROP);
     }
 }
 
-/// Runs one part of the engine on a thread of its own; what it returned is heard on the receiver.
-fn part<T: Send + 'static>(
-    session: &Arc<Session>,
-    name: &str,
-    run: impl FnOnce(&Arc<Session>) -> T + Send + 'static,
-) -> Result<oneshot::Receiver<T>, EngineError> {
-    let (ended, hears) = oneshot::channel();
+fn shut_down(session: &Session) {
+    let settings = &session.settings;
+    let until = Some(Instant::now() + settings.grace);
+    let quiet = session.outbox.wait_for_claimer(until, || false) && session.slots.wait_until_drained(until, || session.is_broken());
+    if !quiet {
+        tracing::info!(open = session.slots.open(), "the grace is over; handlers that still run are told to stop");
+        session.held.stop_all(StopReason::Shutdown);
+        // A little longer than handlers have, for their watchers to hand in what became of them.
+        let until = Some(Instant::now() + settings.stop_wait + settings.stop_wait / 5);
+        session.slots.wait_until_drained(until, || session.is_broken());
+        session.give_back_running();
+    }
+    close(session);
+}
+
+/// Lets the threads end: what is left in the outbox is committed, or given up after a moment.
+fn close(session: &Session) {
+    session.slots.stop();
+    session.outbox.close(LAST_COMMITS);
+    if !session.outbox.wait_until_over(LAST_COMMITS * 2) {
+        tracing::warn!("the last commit waits for the store; its thread ends when that answers");
+    }
+}
+
+/// Runs one part of the engine on a thread of its own.
+fn part(session: &Arc<Session>, name: &str, run: impl FnOnce(&Arc<Session>) + Send + 'static) -> Result<(), EngineError> {
     let session = Arc::clone(session);
-    let body = move || match catch_unwind(AssertUnwindSafe(|| run(&session))) {
-        // Nobody need listen.
-        Ok(done) => drop(ended.send(done)),
-        Err(panic) => {
+    let body = move || {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&session))) {
             session.break_down(Broken::Panicked(panic_message(panic.as_ref())));
-            session.outbox.claiming(false);
-            session.outbox.close(Duration::ZERO);
+            session.outbox.abandon();
             session.held.close();
         }
     };
     thread::Builder::new().name(name.to_owned()).spawn(body).map_err(EngineError::Thread)?;
-    Ok(hears)
+    Ok(())
 }

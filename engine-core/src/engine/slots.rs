@@ -2,7 +2,6 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
 
 /// The places for running handlers of one session.
 #[derive(Debug)]
@@ -10,7 +9,6 @@ pub(super) struct Slots {
     workers_max: usize,
     state: Mutex<State>,
     changed: Condvar,
-    drained: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -31,7 +29,7 @@ const UNCOMMITTED_MAX: usize = 2_000;
 
 impl Slots {
     pub(super) fn new(workers_max: usize) -> Self {
-        Self { workers_max, state: Mutex::default(), changed: Condvar::new(), drained: Notify::new() }
+        Self { workers_max, state: Mutex::default(), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -77,12 +75,8 @@ impl Slots {
         let mut state = self.lock();
         change(&mut state);
         state.hinted = true;
-        let drained = state.running + state.uncommitted == 0;
         drop(state);
         self.changed.notify_all();
-        if drained {
-            self.drained.notify_waiters();
-        }
     }
 
     /// There may be work.
@@ -168,18 +162,20 @@ impl Slots {
         false
     }
 
-    /// Waits until nothing is open.
-    pub(super) async fn drained(&self) {
-        loop {
-            let drained = self.drained.notified();
-            tokio::pin!(drained);
-            // Enlisted before the look, so that the last end is not missed.
-            drained.as_mut().enable();
-            if self.open() == 0 {
-                return;
+    /// Waits until nothing is open, or until the deadline or `given_up`; whether nothing is.
+    pub(super) fn wait_until_drained(&self, deadline: Option<Instant>, given_up: impl Fn() -> bool) -> bool {
+        let mut state = self.lock();
+        while state.running + state.uncommitted > 0 {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if given_up() || left.is_some_and(|left| left.is_zero()) {
+                return false;
             }
-            drained.await;
+            state = match left {
+                Some(left) => self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
         }
+        true
     }
 }
 
@@ -202,16 +198,16 @@ mod tests {
         assert_eq!(slots.open(), 2);
         slots.stop();
         assert_eq!(slots.wait_for_room(), None);
-        assert!(!slots.pause(Duration::from_secs(3_600)));
-        assert!(!slots.wait_for_work(Instant::now() + Duration::from_secs(3_600)));
+        assert!(!slots.pause(Duration::from_hours(1)));
+        assert!(!slots.wait_for_work(Instant::now() + Duration::from_hours(1)));
     }
 
     #[test]
     fn known_work_wakes_before_the_poll() {
         let slots = Slots::new(1);
         slots.hint_after(Duration::ZERO);
-        assert!(slots.wait_for_work(Instant::now() + Duration::from_secs(3_600)));
+        assert!(slots.wait_for_work(Instant::now() + Duration::from_hours(1)));
         slots.hint();
-        assert!(!slots.wait_for_work(Instant::now() + Duration::from_secs(3_600)));
+        assert!(!slots.wait_for_work(Instant::now() + Duration::from_hours(1)));
     }
 }

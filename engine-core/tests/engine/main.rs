@@ -1,0 +1,12 @@
+//! The engine and its client, on the in-memory store with a clock that stands until it is moved.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, reason = "a failed unwrap is a failed test")]
+
+mod client;
+mod cycle;
+mod failures;
+mod faults;
+mod fixture;
+mod leases;
+mod observers;
+mod pool;
+mod shutdown;
