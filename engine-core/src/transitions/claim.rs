@@ -78,12 +78,12 @@ pub fn claim(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<ClaimReport, Sto
     let mut slots = allot(&gates, request.capacity, &mut cursor);
 
     let limited: Vec<GateKey> = slots.keys().copied().filter(|gate| gates.get(gate).is_some_and(|gate| gate.limited)).collect();
-    let locked = tx.lock_gates(&limited)?;
+    let locked: BTreeMap<GateKey, LockedGate> = tx.lock_gates(&limited)?.into_iter().map(|held| (held.gate, held)).collect();
     let mut rate_limited = Vec::new();
     let mut buckets: BTreeMap<GateKey, Bucket> = BTreeMap::new();
     for gate in &limited {
         // A gate that another claim holds is passed over: that claim serves it.
-        let held = locked.iter().find(|held| held.gate == *gate);
+        let held = locked.get(gate);
         let free = held.map_or(0, |held| free_slots(held, &mut buckets));
         if let (Some(held), 0) = (held, free)
             && in_flight_left(held) > 0
@@ -112,11 +112,18 @@ pub fn claim(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<ClaimReport, Sto
     for op in &ops {
         *taken.entry(op.lease.gate).or_default() += 1;
     }
+    // A bucket that was counted later than now is stored although nothing was taken: else no token would flow until the
+    // clock, which went back, has come past that instant again.
+    let ahead = |gate: &GateKey| {
+        let held = locked.get(gate);
+        held.is_some_and(|held| held.bucket.is_some_and(|bucket| bucket.counted_at > held.now))
+    };
     let spent: Vec<(GateKey, Bucket)> = buckets
         .into_iter()
-        .filter_map(|(gate, bucket)| {
-            let ops = i64::from(*taken.get(&gate)?);
-            Some((gate, Bucket { micro_tokens: bucket.micro_tokens - ops * MICRO_TOKENS, ..bucket }))
+        .filter(|(gate, _)| taken.contains_key(gate) || ahead(gate))
+        .map(|(gate, bucket)| {
+            let ops = taken.get(&gate).copied().map_or(0, i64::from);
+            (gate, Bucket { micro_tokens: bucket.micro_tokens - ops * MICRO_TOKENS, ..bucket })
         })
         .collect();
     tx.set_buckets(&spent)?;

@@ -142,7 +142,7 @@ pub fn finish(tx: &mut dyn Tx, batch: &[Finish], wait: Wait) -> Result<FinishRep
     let mut ending = Ending::new(taken.now);
     let mut items: Vec<(&Finish, Lease)> = Vec::with_capacity(leases.len());
     let mut outcomes: Vec<Option<Ended>> = Vec::with_capacity(batch.len());
-    let mut refused: Vec<(usize, LeaseKey)> = Vec::new();
+    let mut refused: Vec<(usize, &Finish)> = Vec::new();
     let mut places: HashMap<LeaseKey, usize> = HashMap::new();
     for (at, item) in batch.iter().enumerate() {
         let busy = wait == Wait::Skip && !workflows.contains_key(&item.workflow);
@@ -152,7 +152,7 @@ pub fn finish(tx: &mut dyn Tx, batch: &[Finish], wait: Wait) -> Result<FinishRep
                 places.insert(item.lease, at);
                 items.push((item, lease));
             }
-            None if !busy => refused.push((at, item.lease)),
+            None if !busy => refused.push((at, item)),
             None => {}
         }
     }
@@ -163,41 +163,67 @@ pub fn finish(tx: &mut dyn Tx, batch: &[Finish], wait: Wait) -> Result<FinishRep
         }
     }
     let answers = first_answers(tx, &refused)?;
-    for ((at, key), answer) in refused.iter().zip(answers) {
+    for ((at, item), answer) in refused.iter().zip(answers) {
         // The same lease twice in one batch: the second gets what the first got.
-        let first = places.get(key).and_then(|place| outcomes.get(*place)).cloned().flatten();
+        let first = places.get(&item.lease).and_then(|place| outcomes.get(*place)).cloned().flatten();
+        let outcome = first.filter(|first| answers_to(&item.end, first)).unwrap_or(answer);
         if let Some(slot) = outcomes.get_mut(*at) {
-            *slot = Some(first.unwrap_or(answer));
+            *slot = Some(outcome);
         }
     }
     let outcomes = outcomes.into_iter().map(|outcome| outcome.unwrap_or(Ended::LeaseLost)).collect();
     Ok(FinishReport { outcomes, notices: ending.journal.notices })
 }
 
-/// What to answer for leases that do not hold: the first answer, if the ledger has it.
-fn first_answers(tx: &mut dyn Tx, refused: &[(usize, LeaseKey)]) -> Result<Vec<Ended>, StoreError> {
+/// What to answer for leases that do not hold: the first answer, if the ledger shows that this lease made this very
+/// transition.
+fn first_answers(tx: &mut dyn Tx, refused: &[(usize, &Finish)]) -> Result<Vec<Ended>, StoreError> {
     if refused.is_empty() {
         return Ok(Vec::new());
     }
-    let keys: Vec<LeaseKey> = refused.iter().map(|(_, key)| *key).collect();
+    let keys: Vec<LeaseKey> = refused.iter().map(|(_, item)| item.lease).collect();
     let ledger: HashMap<LeaseKey, Attempt> = tx.attempts_by_lease(&keys)?.into_iter().map(|attempt| (attempt.key, attempt)).collect();
     let unknown: Vec<LeaseKey> = keys.iter().filter(|key| !ledger.contains_key(key)).copied().collect();
     let early = behind_clock(tx, &unknown)?;
-    let answer = |key: &LeaseKey| {
-        let Some(attempt) = ledger.get(key) else {
-            return if early.contains(key) { Ended::ClockBehind } else { Ended::LeaseLost };
+    let retried: Vec<OpSeq> =
+        ledger.values().filter(|attempt| attempt.outcome == AttemptOutcome::Retried).map(|attempt| attempt.key.op).collect();
+    let states: HashMap<OpSeq, OpState> = tx.ops(&retried)?.into_iter().map(|state| (state.seq, state)).collect();
+    let answer = |item: &Finish| {
+        let Some(attempt) = ledger.get(&item.lease) else {
+            return if early.contains(&item.lease) { Ended::ClockBehind } else { Ended::LeaseLost };
         };
         let error = || attempt.error.clone().unwrap_or_else(|| OpError::new(OpError::GENERIC, ""));
-        match attempt.outcome {
+        let ended = match attempt.outcome {
             AttemptOutcome::Succeeded => Ended::Succeeded,
             AttemptOutcome::Failed => Ended::Failed { error: error() },
-            // When the next attempt may start was told the first time; it may have started since.
-            AttemptOutcome::Retried => Ended::Retried { due_at: attempt.ended_at },
+            AttemptOutcome::Retried => Ended::Retried { due_at: due_again(item, attempt, states.get(&item.lease.op)) },
             AttemptOutcome::Released => Ended::Released,
             AttemptOutcome::Suspended | AttemptOutcome::Canceled | AttemptOutcome::Abandoned => Ended::LeaseLost,
-        }
+        };
+        if answers_to(&item.end, &ended) { ended } else { Ended::LeaseLost }
     };
-    Ok(keys.iter().map(answer).collect())
+    Ok(refused.iter().map(|(_, item)| answer(item)).collect())
+}
+
+/// Whether `ended` is what an attempt that ends so can have been answered.
+fn answers_to(end: &End, ended: &Ended) -> bool {
+    match end {
+        End::Complete { .. } => match ended {
+            Ended::Failed { error } => error.code == OpError::BAD_EMISSION,
+            other => *other == Ended::Succeeded,
+        },
+        End::Fail { .. } => matches!(ended, Ended::Retried { .. } | Ended::Failed { .. }),
+        End::Release => *ended == Ended::Released,
+    }
+}
+
+/// When the attempt after a failed one may start, as it was told the first time. Once a further attempt has ended the
+/// instant has long passed, and is not worked out again.
+fn due_again(item: &Finish, attempt: &Attempt, state: Option<&OpState>) -> Timestamp {
+    let End::Fail { delay, .. } = &item.end else { return attempt.ended_at };
+    let current = state.filter(|state| state.fence == attempt.key.fence);
+    let delay = delay.or_else(|| current.map(|state| state.retry.delay(state.failures, state.seq, state.fence)));
+    delay.and_then(|delay| attempt.ended_at.after(delay).ok()).unwrap_or(attempt.ended_at)
 }
 
 /// What one transaction writes about ended attempts. Recovery ends attempts through it as well.
