@@ -34,6 +34,22 @@ pub enum ClientError {
     /// What is there does not allow it; nothing was changed.
     #[error(transparent)]
     Conflict(TransitionError),
+    /// The attempt does not own its op any more; nothing was written. Roll the transaction back.
+    #[error("the lease of op {op:?} of workflow {workflow:?} is lost: roll back, another attempt has taken over")]
+    LeaseLost {
+        /// The workflow.
+        workflow: WorkflowId,
+        /// The op.
+        op: OpId,
+    },
+    /// What an attempt was to leave cannot be kept. Roll the transaction back and return this from the handler.
+    #[error("op {op:?} cannot end so: {}: {}", .error.code, .error.message)]
+    Refused {
+        /// The op.
+        op: OpId,
+        /// Why.
+        error: Box<OpError>,
+    },
     /// A result was asked of an op that has none.
     #[error("op {op:?} of workflow {workflow:?} is {status} and has no result{}", because(.error.as_deref()))]
     NoResult {

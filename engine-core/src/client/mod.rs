@@ -13,6 +13,7 @@ mod problem;
 mod read;
 mod snapshot;
 mod start;
+mod within;
 mod workflow;
 
 pub use crate::transitions::{Actor, AddedOp};
@@ -24,6 +25,7 @@ pub(crate) use problem::with_causes;
 pub use problem::{InvalidSpec, Problem};
 pub use read::StoreStatus;
 pub use snapshot::{NotACursor, OpCounts, SnapshotCursor, SnapshotPage, WorkflowSnapshot};
+pub use within::{Receipt, Within};
 pub use workflow::Workflow;
 
 use crate::engine::Hub;

@@ -114,7 +114,7 @@ impl Client {
         self.core.definitions.list()
     }
 
-    fn check_kinds(&self, ops: &[OpSpec]) -> Result<(), InvalidSpec> {
+    pub(super) fn check_kinds(&self, ops: &[OpSpec]) -> Result<(), InvalidSpec> {
         let problem = |op: &OpSpec| self.problem_of(&op.id, &op.kind);
         InvalidSpec::unless_empty(ops.iter().filter_map(problem).collect())
     }

@@ -53,7 +53,13 @@ impl Guard {
             tracing::error!(kind = self.op.kind.as_str(), "the store leased an op of a kind that was not asked for");
             return;
         };
-        let ctx = OpContext::new(Arc::clone(&self.op), self.stop.for_handler(), settings.client.clone());
+        let (session, key) = (Arc::downgrade(&self.session), self.op.lease.key);
+        let rest = move || {
+            if let Some(session) = session.upgrade() {
+                session.held.ends_elsewhere(&key);
+            }
+        };
+        let ctx = OpContext::new(Arc::clone(&self.op), self.stop.for_handler(), settings.client.clone(), rest);
         let span = tracing::info_span!(
             "attempt",
             otel.kind = "consumer",
@@ -139,6 +145,11 @@ fn judge(reason: Option<StopReason>, joined: Joined, ctx: &OpContext, limits: &L
             let error = OpError::new(OpError::TIMED_OUT, format!("the attempt ran longer than its time limit of {limit:?}"));
             End::Fail { error, class: ErrorClass::Retryable, delay: None }
         }
+        // The ledger answers: a success, if the application's transaction was committed.
+        (_, Joined::Returned(Ok(_))) if ctx.ends_elsewhere() => {
+            let message = "the handler ended this attempt in a transaction of its own and did not commit it";
+            End::Fail { error: OpError::new(OpError::NOT_COMMITTED, message), class: ErrorClass::Retryable, delay: None }
+        }
         (_, Joined::Returned(Ok(result))) => match checked(result, ctx.take_left(), limits) {
             Ok(end) => end,
             Err(error) => End::Fail { error: error.storable(limits.error_bytes), class: ErrorClass::Permanent, delay: None },
@@ -156,7 +167,7 @@ fn judge(reason: Option<StopReason>, joined: Joined, ctx: &OpContext, limits: &L
 }
 
 /// A success within the limits, or the error that it is instead.
-fn checked(result: Json, left: Left, limits: &Limits) -> Result<End, HandlerError> {
+pub(super) fn checked(result: Json, left: Left, limits: &Limits) -> Result<End, HandlerError> {
     let refuse = |code: &str, message: String| HandlerError::permanent(message).code(code);
     check_size("the result", result.as_str().len(), limits.result_bytes).map_err(|error| refuse(OpError::BAD_RESULT, error.to_string()))?;
     let Left { emitted, artifacts, records } = left;

@@ -1,12 +1,17 @@
 //! What a handler knows of its attempt, and what it may leave behind.
 
+use super::attempt::checked;
 use super::handler::HandlerError;
+use super::session::finish_of;
 use crate::client::{Client, ClientError, Op, with_causes};
 use crate::model::{
     Artifact, ArtifactName, Digest, Json, KindName, NameError, OpError, OpId, OpSpec, QueueName, Record, SiteName, WorkflowId, check_size,
 };
 use crate::store::rows::ClaimedOp;
+use crate::transitions::Finish;
 use serde::de::DeserializeOwned;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +30,19 @@ struct Inner {
     cancellation: CancellationToken,
     client: Client,
     left: Mutex<Left>,
+    elsewhere: Elsewhere,
+}
+
+/// Tells the engine that an attempt ends in a transaction of the application's own.
+struct Elsewhere {
+    begun: AtomicBool,
+    rest: Box<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Elsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Elsewhere").field("begun", &self.begun).finish_non_exhaustive()
+    }
 }
 
 /// What a handler leaves besides its result.
@@ -36,8 +54,28 @@ pub(super) struct Left {
 }
 
 impl OpContext {
-    pub(super) fn new(op: Arc<ClaimedOp>, cancellation: CancellationToken, client: Client) -> Self {
-        Self { inner: Arc::new(Inner { op, cancellation, client, left: Mutex::default() }) }
+    pub(super) fn new(
+        op: Arc<ClaimedOp>,
+        cancellation: CancellationToken,
+        client: Client,
+        rest: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        let elsewhere = Elsewhere { begun: AtomicBool::new(false), rest: Box::new(rest) };
+        Self { inner: Arc::new(Inner { op, cancellation, client, left: Mutex::default(), elsewhere }) }
+    }
+
+    /// What ends this attempt with `result`, and what was left besides, in a transaction of the application's own. From
+    /// now on its heartbeat rests: the transaction may hold the lease's row.
+    pub(crate) fn finish_elsewhere(&self, result: Json) -> Result<Finish, HandlerError> {
+        let end = checked(result, self.take_left(), self.client().limits())?;
+        self.inner.elsewhere.begun.store(true, Ordering::SeqCst);
+        (self.inner.elsewhere.rest)();
+        Ok(finish_of(&self.inner.op, end))
+    }
+
+    /// Whether the attempt was to end in a transaction of the application's own.
+    pub(super) fn ends_elsewhere(&self) -> bool {
+        self.inner.elsewhere.begun.load(Ordering::SeqCst)
     }
 
     /// The workflow.

@@ -36,6 +36,9 @@ struct Held {
 enum Phase {
     /// Its handler runs.
     Running,
+    /// Its end is in a transaction that the application began, which may hold the lease's row for long: it is neither
+    /// renewed nor watched until its handler ends.
+    Elsewhere,
     /// Its end waits to be committed.
     Ended,
     /// Its end is in the commit that began then.
@@ -68,6 +71,13 @@ impl HeldLeases {
     /// Notes that the handler ended and its end waits to be committed; `false` when the lease was lost before.
     pub(super) fn ended(&self, key: &LeaseKey) -> bool {
         self.lock().held.get_mut(key).is_some_and(Held::end)
+    }
+
+    /// Notes that the attempt ends in a transaction of the application's own.
+    pub(super) fn ends_elsewhere(&self, key: &LeaseKey) {
+        if let Some(held) = self.lock().held.get_mut(key).filter(|held| held.phase == Phase::Running) {
+            held.phase = Phase::Elsewhere;
+        }
     }
 
     /// Ends every attempt whose handler does not; returns them, to be given back.
@@ -117,6 +127,7 @@ impl HeldLeases {
             .iter()
             .filter(|(_, held)| match held.phase {
                 Phase::Running | Phase::Ended => true,
+                Phase::Elsewhere => false,
                 Phase::Committing(since) => now.duration_since(since) >= commit_max,
             })
             .filter(|(_, held)| now.duration_since(held.confirmed_at) >= recent)
@@ -203,7 +214,7 @@ impl HeldLeases {
 
 impl Held {
     fn end(&mut self) -> bool {
-        let running = self.phase == Phase::Running;
+        let running = matches!(self.phase, Phase::Running | Phase::Elsewhere);
         if running {
             self.phase = Phase::Ended;
         }

@@ -93,6 +93,15 @@ impl Hub {
         }
     }
 
+    /// Tells what a transaction changed that the application began and has committed. Observers hear of it in the order in
+    /// which they are told: its place among the commits of others is not known here.
+    pub(crate) fn tell_committed(&self, told: Vec<transitions::Notice>) {
+        self.hint(&told);
+        if self.notices.heard() {
+            self.notices.ticket().tell(told.into_iter().map(Into::into).collect());
+        }
+    }
+
     /// Runs one transaction and then tells what it changed: hints at once, observers in commit order.
     ///
     /// `told` takes the transition's notices out of its report; `enrich` adds to each what this process knows of it.

@@ -110,8 +110,7 @@ impl Session {
 
     /// Hands the end of an attempt to the batcher. Its place among the running handlers must have been given up.
     pub(super) fn hand_in(&self, op: Arc<ClaimedOp>, end: End, run_time: Option<Duration>) {
-        let (lease, workflow) = (op.lease.key, op.lease.workflow);
-        let finish = Finish { lease, workflow, op_id: op.op_id.clone(), site: op.site.clone(), end };
+        let finish = finish_of(&op, end);
         self.outbox.push(EndedAttempt { about: About { op, run_time }, finish });
     }
 
@@ -180,6 +179,11 @@ impl Session {
     pub(super) fn take_broken(&self) -> Option<Broken> {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+}
+
+/// What ends the attempt of `op` so.
+pub(super) fn finish_of(op: &ClaimedOp, end: End) -> Finish {
+    Finish { lease: op.lease.key, workflow: op.lease.workflow, op_id: op.op_id.clone(), site: op.site.clone(), end }
 }
 
 impl Bell for Session {

@@ -104,6 +104,8 @@ impl OpError {
     pub const BAD_RESULT: &'static str = "bad_result";
     /// The op's input does not have the shape that the handler takes.
     pub const BAD_INPUT: &'static str = "bad_input";
+    /// The handler ended the attempt in a transaction of its own that was not committed.
+    pub const NOT_COMMITTED: &'static str = "not_committed";
     /// What the handler emitted was refused.
     pub const BAD_EMISSION: &'static str = "bad_emission";
 

@@ -13,7 +13,7 @@ use crate::store::rows::{
     Attempt, AttemptOutcome, EventKind, Lease, LeaseKey, LockedWorkflow, NewArtifact, NewRecord, OpChange, OpState, Reach, Take, WriteSet,
 };
 use crate::store::{StoreError, Tx, Wait};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// One attempt to end.
 #[derive(Debug, Clone)]
@@ -135,7 +135,7 @@ pub fn finish(tx: &mut dyn Tx, batch: &[Finish], wait: Wait) -> Result<FinishRep
     seqs.dedup();
     let workflows: BTreeMap<WorkflowSeq, LockedWorkflow> =
         tx.lock_workflows(&seqs, wait)?.into_iter().map(|workflow| (workflow.seq, workflow)).collect();
-    let keys: Vec<LeaseKey> = batch.iter().filter(|item| workflows.contains_key(&item.workflow)).map(|item| item.lease).collect();
+    let keys = distinct(batch.iter().filter(|item| workflows.contains_key(&item.workflow)).map(|item| item.lease));
     let taken = tx.take_leases(&keys, Take::Live)?;
     let mut leases: HashMap<LeaseKey, Lease> = taken.leases.into_iter().map(|lease| (lease.key, lease)).collect();
 
@@ -181,12 +181,11 @@ fn first_answers(tx: &mut dyn Tx, refused: &[(usize, &Finish)]) -> Result<Vec<En
     if refused.is_empty() {
         return Ok(Vec::new());
     }
-    let keys: Vec<LeaseKey> = refused.iter().map(|(_, item)| item.lease).collect();
+    let keys = distinct(refused.iter().map(|(_, item)| item.lease));
     let ledger: HashMap<LeaseKey, Attempt> = tx.attempts_by_lease(&keys)?.into_iter().map(|attempt| (attempt.key, attempt)).collect();
     let unknown: Vec<LeaseKey> = keys.iter().filter(|key| !ledger.contains_key(key)).copied().collect();
     let early = behind_clock(tx, &unknown)?;
-    let retried: Vec<OpSeq> =
-        ledger.values().filter(|attempt| attempt.outcome == AttemptOutcome::Retried).map(|attempt| attempt.key.op).collect();
+    let retried = distinct(ledger.values().filter(|attempt| attempt.outcome == AttemptOutcome::Retried).map(|attempt| attempt.key.op));
     let states: HashMap<OpSeq, OpState> = tx.ops(&retried)?.into_iter().map(|state| (state.seq, state)).collect();
     let answer = |item: &Finish| {
         let Some(attempt) = ledger.get(&item.lease) else {
@@ -203,6 +202,11 @@ fn first_answers(tx: &mut dyn Tx, refused: &[(usize, &Finish)]) -> Result<Vec<En
         if answers_to(&item.end, &ended) { ended } else { Ended::LeaseLost }
     };
     Ok(refused.iter().map(|(_, item)| answer(item)).collect())
+}
+
+/// The items in order, each once: a step's set names each thing once, and a batch may not.
+fn distinct<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
+    items.collect::<BTreeSet<T>>().into_iter().collect()
 }
 
 /// Whether `ended` is what an attempt that ends so can have been answered.
@@ -451,7 +455,7 @@ impl Ending {
             last_wins.insert((record.workflow, record.record.collection.clone(), record.record.key.clone()), record);
         }
         set.records = last_wins.into_values().collect();
-        let touched: std::collections::BTreeSet<WorkflowSeq> = set.attempts.iter().map(|attempt| attempt.workflow).collect();
+        let touched: BTreeSet<WorkflowSeq> = set.attempts.iter().map(|attempt| attempt.workflow).collect();
         for workflow in touched.iter().filter_map(|seq| workflows.get(seq)) {
             let change = changed(workflow, &self.tally, self.now);
             if change.status != workflow.status {
