@@ -34,6 +34,7 @@ mod graph;
 mod group;
 mod lease;
 mod migrate;
+mod own;
 #[cfg(test)]
 mod plans;
 mod read;

@@ -67,8 +67,8 @@ pub struct SqliteOptions {
 
 /// A store on SQLite; see the [crate](crate).
 pub struct SqliteStore {
-    clock: Arc<dyn Clock>,
-    connector: Connector,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) connector: Connector,
     writer: Writer,
     readers: Option<Readers>,
 }
