@@ -1,0 +1,10 @@
+//! The real program, driven as people and scripts drive it.
+#![expect(clippy::unwrap_used, reason = "what is not there fails the test, and that is the point")]
+
+mod bad_files;
+mod examples;
+mod http;
+mod operate;
+mod run;
+mod sandbox;
+mod shell;
