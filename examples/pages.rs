@@ -122,6 +122,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let before = flow.snapshot().await?;
     println!("{} {}: {} of {} ops done", before.name, before.id, before.ops.succeeded, before.ops.total);
 
+    if before.ops.running > 0 {
+        println!("{} ops are leased to a process that was here before; they run again within 5 s if it is gone", before.ops.running);
+    }
     let running = engine.start()?;
     let done = flow.wait().await?;
     let report = running.shutdown().await?;

@@ -20,13 +20,12 @@ pub(super) fn begin(session: &Arc<Session>, op: ClaimedOp, confirmed_at: Instant
     let settings = &session.settings;
     let lease = settings.lease.as_duration();
     let expired = confirmed_at.elapsed() >= lease;
-    if expired || session.slots.is_stopping() {
-        session.slots.ended_elsewhere();
+    session.slots.begin();
+    if expired || session.slots.is_stopping() || !session.held.hold(Arc::clone(&op), stop.clone(), confirmed_at, lease) {
+        session.slots.ended();
         session.hand_in(op, End::Release, None);
         return;
     }
-    session.held.hold(Arc::clone(&op), stop.clone(), confirmed_at, lease);
-    session.slots.begin();
     let guard = Guard { session: Arc::clone(session), op, stop, began: Instant::now() };
     settings.runtime.spawn(guard.watch());
 }
@@ -47,6 +46,10 @@ impl Drop for Guard {
 
 impl Guard {
     async fn watch(self) {
+        if self.stop.reason().is_some() {
+            // Told to stop before it began: dropping the guard gives the op back, or finds that it was.
+            return;
+        }
         let settings = &self.session.settings;
         let Some(handler) = settings.handlers.get(&self.op.kind).map(Arc::clone) else {
             // The claim names the kinds that it takes; dropping the guard gives the op back.

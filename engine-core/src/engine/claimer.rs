@@ -5,13 +5,14 @@ use super::notice::{Notice, NoticeKind};
 use super::observer::Ticket;
 use super::recovery::{self, PROMOTE_MAX};
 use super::retrying::{Pauses, retry};
-use super::session::{Session, Settings};
+use super::session::Session;
 use crate::client::with_causes;
-use crate::model::LeaseToken;
+use crate::model::{LeaseToken, QueueName, SiteName};
 use crate::store::{StoreError, StoreExt, TxKind};
 use crate::transitions::{self, BatchLimit, ClaimCursor, ClaimReport, ClaimRequest};
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// When a claim loop ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub(super) enum Until {
 /// # Errors
 /// Only with [`Until::Once`] and [`Until::Idle`]: the store failed for longer than the engine's patience, or for good.
 pub(super) fn claim_loop(session: &Arc<Session>, until: Until) -> Result<(), StoreError> {
-    let mut claimer = Claimer { session, cursor: ClaimCursor::default(), idle: false, tend_at: Instant::now(), fruitless: 0 };
+    let mut claimer = Claimer { session, cursor: ClaimCursor::default(), idle: false, tend_at: Instant::now(), limited: HashSet::new() };
     match until {
         Until::Stopped => {
             claimer.run_until_stopped();
@@ -46,13 +47,12 @@ struct Claimer<'s> {
     idle: bool,
     /// When to look after expired leases and delayed ops next.
     tend_at: Instant,
-    /// Claims in a row that got nothing although not every lane was looked at.
-    fruitless: u32,
+    /// Queues that observers know to wait for tokens.
+    limited: HashSet<(SiteName, QueueName)>,
 }
 
-/// After so many fruitless claims in a row the next one waits like any other: thousands of full lanes are no reason to
-/// keep a core and the store busy.
-const FRUITLESS_MAX: u32 = 16;
+/// The shortest wait for a token: a fast bucket fills while the claim before is on its way.
+const TOKEN_WAIT_MIN: Duration = Duration::from_millis(1);
 
 /// A claim that is tried until it is known how it ended.
 struct Try {
@@ -137,57 +137,64 @@ impl Claimer<'_> {
         if behind {
             self.tend_at = Instant::now();
         }
-        let report = claim(settings, room, self.cursor, attempt)?;
+        let report = self.claim(room, attempt)?;
         self.cursor = report.cursor;
+        if let Some(wait) = report.next_token_in {
+            session.slots.hint_token(wait.max(TOKEN_WAIT_MIN));
+        }
         let nothing = report.ops.is_empty();
         for op in report.ops {
             attempt::begin(session, op, attempt.began);
         }
-        self.fruitless = if nothing && report.more { self.fruitless + 1 } else { 0 };
-        let more = behind || (report.more && self.fruitless < FRUITLESS_MAX);
+        let more = behind || report.more;
         Ok(Round { more, idle: nothing && !more && open_before == 0 })
     }
-}
 
-/// Claims up to `room` ops; what it got was told to observers.
-fn claim(settings: &Settings, room: u32, cursor: ClaimCursor, attempt: &mut Try) -> Result<ClaimReport, StoreError> {
-    let span = tracing::debug_span!(
-        "claim",
-        messaging.system = "leasehold",
-        messaging.operation.name = "receive",
-        messaging.client.id = settings.worker.as_str(),
-        messaging.batch.message_count = tracing::field::Empty
-    );
-    let _entered = span.enter();
-    let request = ClaimRequest {
-        token: attempt.token,
-        worker: settings.worker.clone(),
-        lease: settings.lease,
-        capacity: room,
-        kinds: Some(settings.handlers.keys().cloned().collect()),
-        agents: settings.agents.clone(),
-        cursor,
-        repeated: std::mem::replace(&mut attempt.repeated, true),
-    };
-    let notices = settings.hub.notices();
-    let mut ticket: Option<Ticket> = None;
-    let report = settings.store.with(TxKind::Claim, |tx| {
-        ticket = None;
-        let report = transitions::claim(tx, &request)?;
-        ticket = Some(notices.ticket());
-        Ok::<_, StoreError>(report)
-    })?;
-    span.record("messaging.batch.message_count", report.ops.len());
-    if let Some(ticket) = ticket.filter(|_| notices.heard()) {
-        let leased = report.ops.iter().map(|op| {
-            let at = Some(op.lease.acquired_at);
-            Notice { at, ..Notice::of_claimed(NoticeKind::OpLeased, op) }
-        });
-        let limited = report.rate_limited.iter().map(|(site, queue)| {
-            let (queue, site) = (Some(queue.clone()), Some(site.clone()));
-            Notice { queue, site, ..Notice::new(NoticeKind::QueueRateLimited) }
-        });
-        ticket.tell(leased.chain(limited).collect());
+    /// Claims up to `room` ops, and tells observers.
+    fn claim(&mut self, room: u32, attempt: &mut Try) -> Result<ClaimReport, StoreError> {
+        let settings = &self.session.settings;
+        let span = tracing::debug_span!(
+            "claim",
+            messaging.system = "leasehold",
+            messaging.operation.name = "receive",
+            messaging.client.id = settings.worker.as_str(),
+            messaging.batch.message_count = tracing::field::Empty
+        );
+        let _entered = span.enter();
+        let request = ClaimRequest {
+            token: attempt.token,
+            worker: settings.worker.clone(),
+            lease: settings.lease,
+            capacity: room,
+            kinds: Some(settings.handlers.keys().cloned().collect()),
+            agents: settings.agents.clone(),
+            cursor: self.cursor,
+            repeated: std::mem::replace(&mut attempt.repeated, true),
+        };
+        let notices = settings.hub.notices();
+        let mut ticket: Option<Ticket> = None;
+        let report = settings.store.with(TxKind::Claim, |tx| {
+            ticket = None;
+            let report = transitions::claim(tx, &request)?;
+            ticket = Some(notices.ticket());
+            Ok::<_, StoreError>(report)
+        })?;
+        span.record("messaging.batch.message_count", report.ops.len());
+        if let Some(ticket) = ticket.filter(|_| notices.heard()) {
+            let leased = report.ops.iter().map(|op| {
+                let at = Some(op.lease.acquired_at);
+                Notice { at, ..Notice::of_claimed(NoticeKind::OpLeased, op) }
+            });
+            // Told once while it lasts, however often a claim meets it.
+            let limited: HashSet<(SiteName, QueueName)> = report.rate_limited.iter().cloned().collect();
+            let newly = limited.difference(&self.limited).map(|(site, queue)| Notice {
+                queue: Some(queue.clone()),
+                site: Some(site.clone()),
+                ..Notice::new(NoticeKind::QueueRateLimited)
+            });
+            ticket.tell(leased.chain(newly).collect());
+            self.limited = limited;
+        }
+        Ok(report)
     }
-    Ok(report)
 }

@@ -30,7 +30,8 @@ impl Engine {
         self.by_hand(Until::Once).await
     }
 
-    /// Works until nothing can be claimed and nothing runs. Ops that wait for a later instant are left to it.
+    /// Works until nothing can be claimed and nothing runs. Ops that wait for a later instant, or for a
+    /// token of their queue's bucket, are left to it.
     ///
     /// # Errors
     /// As [`Engine::run_once`].

@@ -73,10 +73,13 @@ impl HandlerError {
         self
     }
 
-    /// The same, tried again no sooner than `delay` from its recording.
+    /// The same, tried again no sooner than `delay` from its recording. One past year 9999 is no delay: the op fails.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
-        self.delay = Micros::try_from(delay).ok();
+        /// No delay at all is the shortest one there is.
+        const AT_ONCE: Duration = Duration::from_micros(1);
+        let longest = Micros::from_secs(u32::MAX).saturating_mul(u32::MAX);
+        self.delay = Some(Micros::try_from(delay.max(AT_ONCE)).unwrap_or(longest));
         self
     }
 

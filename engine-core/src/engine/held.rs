@@ -20,6 +20,8 @@ struct State {
     alarm: Option<Instant>,
     /// Somebody was canceled: the next renewal is to be now, of all leases.
     nudged: bool,
+    /// Every running attempt was ended, and none begins any more.
+    shut: bool,
     closed: bool,
 }
 
@@ -45,10 +47,12 @@ enum Phase {
     Committing(Instant),
 }
 
-/// A lease that was lost while its handler ran.
+/// A lease that was lost while its handler ran, which is still to be told.
 #[derive(Debug)]
+#[must_use = "its handler is to be told to stop"]
 pub(super) struct Lost {
     pub(super) op: Arc<ClaimedOp>,
+    pub(super) stop: StopSwitch,
 }
 
 impl HeldLeases {
@@ -57,15 +61,20 @@ impl HeldLeases {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to hold the lease of `op`, which lasts `lease` from `confirmed_at` at least.
-    pub(super) fn hold(&self, op: Arc<ClaimedOp>, stop: StopSwitch, confirmed_at: Instant, lease: Duration) {
+    /// Begins to hold the lease of `op`, which lasts `lease` from `confirmed_at` at least; `false`, and not held, once the
+    /// running ones were ended.
+    pub(super) fn hold(&self, op: Arc<ClaimedOp>, stop: StopSwitch, confirmed_at: Instant, lease: Duration) -> bool {
         let key = op.lease.key;
         let mut state = self.lock();
+        if state.shut {
+            return false;
+        }
         state.held.insert(key, Held { op, stop, phase: Phase::Running, confirmed_at });
         let ends_at = confirmed_at + lease;
         if state.alarm.is_none_or(|alarm| ends_at < alarm) {
             self.changed.notify_all();
         }
+        true
     }
 
     /// Notes that the handler ended and its end waits to be committed; `false` when the lease was lost before.
@@ -80,9 +89,10 @@ impl HeldLeases {
         }
     }
 
-    /// Ends every attempt whose handler does not; returns them, to be given back.
+    /// Ends every attempt whose handler does not, and lets none begin any more; returns them, to be given back.
     pub(super) fn end_running(&self) -> Vec<(Arc<ClaimedOp>, StopSwitch)> {
         let mut state = self.lock();
+        state.shut = true;
         let running = state.held.values_mut().filter_map(|held| held.end().then(|| (Arc::clone(&held.op), held.stop.clone())));
         running.collect()
     }
@@ -145,7 +155,7 @@ impl HeldLeases {
         }
     }
 
-    /// Stops the handlers of those of `keys` that still run; returns them. An end that waits to be committed is left to
+    /// Gives up those of `keys` whose handlers still run; returns them. An end that waits to be committed is left to
     /// its commit, which is refused if the lease is really gone, and may have happened already if the answer was lost.
     pub(super) fn lose(&self, keys: impl Iterator<Item = LeaseKey>) -> Vec<Lost> {
         let mut state = self.lock();
@@ -153,7 +163,7 @@ impl HeldLeases {
         running.iter().filter_map(|key| state.held.remove(key)).map(Held::lose).collect()
     }
 
-    /// Waits for the first lease to end by this process's own clock, and loses all that have; `None` once closed.
+    /// Waits for the first lease to end by this process's own clock, and gives up all that have; `None` once closed.
     pub(super) fn next_outlived(&self, lease: Duration) -> Option<Vec<Lost>> {
         let mut state = self.lock();
         loop {
@@ -221,7 +231,6 @@ impl Held {
         running
     }
     fn lose(self) -> Lost {
-        self.stop.turn(StopReason::LeaseLost);
-        Lost { op: self.op }
+        Lost { op: self.op, stop: self.stop }
     }
 }

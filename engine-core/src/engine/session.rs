@@ -142,9 +142,9 @@ impl Session {
         }
     }
 
-    /// Counts and tells leases that were lost under their handlers.
+    /// Counts leases that were lost under their handlers, and stops these.
     pub(super) fn lost(&self, lost: &[Lost], why: &'static str) {
-        for Lost { op } in lost {
+        for Lost { op, stop } in lost {
             tracing::warn!(
                 workflow = op.workflow_id.as_str(),
                 op = op.op_id.as_str(),
@@ -155,6 +155,8 @@ impl Session {
             self.tally().lost(op);
             let notices = self.settings.hub.notices();
             notices.tell(|| Notice { code: Some(why.to_owned()), ..Notice::of_claimed(NoticeKind::OpLeaseLost, op) });
+            // Last, so that whoever sees the handler end finds it counted.
+            stop.turn(StopReason::LeaseLost);
         }
     }
 

@@ -21,6 +21,8 @@ struct State {
     hinted: bool,
     /// When work is known to become due.
     due_at: Option<Instant>,
+    /// When a limited queue is known to admit more.
+    token_at: Option<Instant>,
     stopping: bool,
 }
 
@@ -96,6 +98,11 @@ impl Slots {
         }
     }
 
+    /// A limited queue admits more after `delay`, and not before.
+    pub(super) fn hint_token(&self, delay: Duration) {
+        self.lock().token_at = Some(Instant::now() + delay);
+    }
+
     /// No more claims from now on.
     pub(super) fn stop(&self) {
         self.lock().stopping = true;
@@ -122,6 +129,7 @@ impl Slots {
             let room = self.workers_max.saturating_sub(state.running);
             if room > 0 && state.uncommitted < UNCOMMITTED_MAX {
                 state.hinted = false;
+                state.token_at = None;
                 return Some(u32::try_from(room).unwrap_or(u32::MAX));
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -140,10 +148,10 @@ impl Slots {
                 state.due_at = None;
                 return true;
             }
-            if deadline <= now {
+            if deadline <= now || state.token_at.is_some_and(|token_at| token_at <= now) {
                 return false;
             }
-            let wake_at = state.due_at.map_or(deadline, |due_at| due_at.min(deadline));
+            let wake_at = [state.due_at, state.token_at].into_iter().flatten().fold(deadline, Instant::min);
             state = self.changed.wait_timeout(state, wake_at - now).unwrap_or_else(PoisonError::into_inner).0;
         }
     }

@@ -3,6 +3,7 @@
 use super::{AgentName, GateKey, KindName, LaneKey, QueueName, SiteName, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use std::time::Duration;
 
 /// What a worker chooses by: every op waits in one lane. Its gate is the pair (site, queue) that limits count on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -130,6 +131,18 @@ pub struct Bucket {
 pub const MICRO_TOKENS: i64 = 1_000_000;
 
 impl RateLimit {
+    /// How long a refilled bucket takes to hold a whole token; nothing when it does.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "saturates at a wait without end"
+    )]
+    pub fn next_token_in(&self, bucket: Option<&Bucket>) -> Duration {
+        let missing = bucket.map_or(0, |bucket| (MICRO_TOKENS - bucket.micro_tokens).max(0));
+        Duration::from_micros((missing as f64 / self.per_second).ceil() as u64)
+    }
+
     /// What the bucket holds at `now`: refilled by the time that has passed, never above the burst, never below zero,
     /// unchanged by a clock that went back. A gate's first bucket is full.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "saturates far above any burst")]
@@ -167,5 +180,7 @@ mod tests {
         assert_eq!(rate.refilled(Some(empty), at(99_000_000)).micro_tokens, 3 * MICRO_TOKENS);
         assert_eq!(rate.refilled(Some(empty), at(5_000_000)), Bucket { micro_tokens: 0, counted_at: at(5_000_000) });
         assert_eq!(rate.refilled(None, at(0)).micro_tokens, 3 * MICRO_TOKENS);
+        assert_eq!(rate.next_token_in(Some(&empty)), Duration::from_millis(500));
+        assert_eq!(rate.next_token_in(None), Duration::ZERO);
     }
 }

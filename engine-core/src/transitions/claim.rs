@@ -4,6 +4,7 @@ use crate::model::{AgentName, Bucket, GateKey, KindName, LaneKey, LeaseToken, MI
 use crate::store::rows::{Claim, ClaimedOp, LaneScan, LaneTake, LockedGate, OpenLane};
 use crate::store::{StoreError, Tx};
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 /// Lanes looked at in one read: enough to fill a batch, few enough to stay within a millisecond.
 const LANES_PER_WALK: u32 = 64;
@@ -56,6 +57,8 @@ pub struct ClaimReport {
     pub more: bool,
     /// Queues that had work but no token in their bucket.
     pub rate_limited: Vec<(SiteName, QueueName)>,
+    /// How long until the first of those buckets holds a token: a claim then gets more.
+    pub next_token_in: Option<Duration>,
 }
 
 /// Claims ready ops by round robin over (site, queue), within the limits of their policies.
@@ -70,7 +73,7 @@ pub fn claim(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<ClaimReport, Sto
     if request.repeated {
         let ops = tx.claimed_by(request.token)?;
         if !ops.is_empty() {
-            return Ok(ClaimReport { ops, cursor: request.cursor, more: true, rate_limited: Vec::new() });
+            return Ok(ClaimReport { ops, cursor: request.cursor, more: true, ..ClaimReport::default() });
         }
     }
     let Walk { gates, cursor, all_seen } = walk(tx, request)?;
@@ -79,7 +82,7 @@ pub fn claim(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<ClaimReport, Sto
 
     let limited: Vec<GateKey> = slots.keys().copied().filter(|gate| gates.get(gate).is_some_and(|gate| gate.limited)).collect();
     let locked: BTreeMap<GateKey, LockedGate> = tx.lock_gates(&limited)?.into_iter().map(|held| (held.gate, held)).collect();
-    let mut rate_limited = Vec::new();
+    let (mut rate_limited, mut next_token_in) = (Vec::new(), None);
     let mut buckets: BTreeMap<GateKey, Bucket> = BTreeMap::new();
     for gate in &limited {
         // A gate that another claim holds is passed over: that claim serves it.
@@ -89,6 +92,8 @@ pub fn claim(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<ClaimReport, Sto
             && in_flight_left(held) > 0
         {
             rate_limited.extend(gates.get(gate).map(|gate| (gate.site.clone(), gate.queue.clone())));
+            let wait = held.policy.as_ref().and_then(|policy| policy.rate).map(|rate| rate.next_token_in(buckets.get(gate)));
+            next_token_in = [next_token_in, wait].into_iter().flatten().min();
         }
         if let Some(slot) = slots.get_mut(gate) {
             *slot = (*slot).min(free);
@@ -133,7 +138,7 @@ pub fn claim(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<ClaimReport, Sto
     }
     let walks_on = !all_seen && (!ops.is_empty() || cursor.fruitless > 0);
     let more = walks_on || slots.iter().any(drained);
-    Ok(ClaimReport { ops, cursor, more, rate_limited })
+    Ok(ClaimReport { ops, cursor, more, rate_limited, next_token_in })
 }
 
 /// The lanes of one gate that have work.

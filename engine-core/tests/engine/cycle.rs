@@ -103,6 +103,36 @@ async fn a_limited_queue_never_runs_more_at_once_and_idle_does_not_wait_for_it()
 }
 
 #[tokio::test]
+async fn a_rate_is_kept_to_and_does_not_wait_for_the_poll() {
+    use leasehold_core::engine::{Engine, Notice};
+    use leasehold_core::memory::MemoryStore;
+    use leasehold_core::model::RateLimit;
+    use leasehold_core::store::SystemClock;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let rate = Some(RateLimit { per_second: 200.0, burst: 2 });
+    let policy = QueuePolicy { rate, ..QueuePolicy::unlimited(QueueName::new("q").unwrap()) };
+    let limited = Arc::new(AtomicUsize::new(0));
+    let heard = Arc::clone(&limited);
+    let observer = move |notice: &Notice| {
+        heard.fetch_add(usize::from(notice.kind.as_str() == "queue_rate_limited"), Ordering::SeqCst);
+    };
+    let store = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
+    // With an hour between polls only the known instant of the next token brings the next claim about.
+    let engine = Engine::builder(store).poll(Duration::from_hours(1)).policy(policy).handler("k", quick).observer(observer);
+    let engine = engine.build().await.unwrap();
+    let running = engine.start().unwrap();
+    let began = std::time::Instant::now();
+    let flow = engine.client().start(Workflow::new("w").ops((0..12).map(|n| Op::new(n.to_string(), "k").queue("q")))).await.unwrap();
+    soon(flow.wait()).await.unwrap();
+    // Two at once, and ten more at five milliseconds each.
+    assert!(began.elapsed() >= Duration::from_millis(50), "{:?}", began.elapsed());
+    running.shutdown().await.unwrap();
+    assert!(engine.flush_observers(Duration::from_secs(30)).await);
+    assert!(limited.load(Ordering::SeqCst) >= 1);
+}
+
+#[tokio::test]
 async fn a_retry_that_is_due_soon_does_not_wait_for_the_poll() {
     use leasehold_core::engine::Engine;
     use leasehold_core::memory::MemoryStore;

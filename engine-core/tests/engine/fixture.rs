@@ -9,6 +9,7 @@ use leasehold_core::store::{ManualClock, Store, StoreError, StoreInfo, StoreResu
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Far above anything that goes well, and short enough for a person to wait for what does not.
@@ -70,6 +71,19 @@ pub(crate) async fn until<F: Future<Output = bool>>(mut condition: impl FnMut() 
     .await;
 }
 
+/// How many handlers have begun: what the store shows as running may not have.
+#[derive(Clone, Default)]
+pub(crate) struct Begun(Arc<AtomicUsize>);
+
+impl Begun {
+    pub(crate) fn one(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+    pub(crate) async fn all(&self, count: usize) {
+        until(|| async { self.0.load(Ordering::SeqCst) == count }).await;
+    }
+}
+
 pub(crate) fn id(op: &str) -> OpId {
     OpId::new(op).unwrap()
 }
@@ -91,14 +105,17 @@ pub(crate) async fn outcomes(flow: &WorkflowHandle, op: &str) -> Vec<AttemptOutc
     attempts(flow, op).await.into_iter().map(|attempt| attempt.outcome).collect()
 }
 
+type Fault = Box<dyn Fn(TxKind) -> Option<StoreError> + Send + Sync>;
+type Check = Box<dyn Fn(TxKind, &mut dyn Tx) -> StoreResult<()> + Send + Sync>;
+
 /// When and how a store fails; each is asked at every transaction.
 pub(crate) struct Faults {
     /// Instead of the transaction.
-    pub(crate) before: Box<dyn Fn(TxKind) -> Option<StoreError> + Send + Sync>,
+    pub(crate) before: Fault,
     /// Behind the body, before the commit.
-    pub(crate) check: Box<dyn Fn(TxKind, &mut dyn Tx) -> StoreResult<()> + Send + Sync>,
+    pub(crate) check: Check,
     /// In place of the answer to a commit that happened.
-    pub(crate) after: Box<dyn Fn(TxKind) -> Option<StoreError> + Send + Sync>,
+    pub(crate) after: Fault,
 }
 
 impl Default for Faults {

@@ -1,23 +1,28 @@
 //! Leases are kept while they can be, and nothing is recorded by whoever lost one (L1, L4, L5, L11).
 
-use super::fixture::{Faults, LEASE, World, flow, id, op, outcomes, soon, until};
-use leasehold_core::client::WorkflowHandle;
+use super::fixture::{Begun, Faults, LEASE, World, flow, id, op, outcomes, soon};
 use leasehold_core::engine::{HandlerError, Notice, NoticeKind, OpContext};
+use leasehold_core::model::Micros;
 use leasehold_core::state::{OpStatus, WorkflowStatus};
 use leasehold_core::store::rows::AttemptOutcome;
 use leasehold_core::store::{StoreError, StoreExt, TxKind};
 use leasehold_core::transitions::Actor;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use tokio::sync::Notify;
 
+type Running = Pin<Box<dyn Future<Output = Result<i64, HandlerError>> + Send>>;
+
 /// A handler whose first attempt runs until it is told to stop, then returns a result all the same.
-fn stubborn() -> (Arc<Notify>, impl Fn(OpContext, ()) -> std::pin::Pin<Box<dyn Future<Output = Result<i64, HandlerError>> + Send>>) {
-    let stopped = Arc::new(Notify::new());
+fn stubborn() -> (Begun, Arc<Notify>, impl Fn(OpContext, ()) -> Running) {
+    let (begun, stopped) = (Begun::default(), Arc::new(Notify::new()));
+    let begins = begun.clone();
     let told = Arc::clone(&stopped);
-    let handler = move |ctx: OpContext, (): ()| -> std::pin::Pin<Box<dyn Future<Output = _> + Send>> {
+    let handler = move |ctx: OpContext, (): ()| -> Running {
         let told = Arc::clone(&told);
+        begins.one();
         Box::pin(async move {
             if ctx.attempt() == 1 {
                 ctx.cancellation().cancelled().await;
@@ -26,17 +31,13 @@ fn stubborn() -> (Arc<Notify>, impl Fn(OpContext, ()) -> std::pin::Pin<Box<dyn F
             Ok(ctx.attempt())
         })
     };
-    (stopped, handler)
-}
-
-async fn runs(flow: &WorkflowHandle) {
-    until(|| async { op(flow, "a").await.status == OpStatus::Running }).await;
+    (begun, stopped, handler)
 }
 
 #[tokio::test]
 async fn a_handler_that_lost_its_lease_is_stopped_and_writes_nothing() {
     let world = World::new();
-    let (stopped, handler) = stubborn();
+    let (begun, stopped, handler) = stubborn();
     let lost = Arc::new(Mutex::new(Vec::new()));
     let observer = {
         let lost = Arc::clone(&lost);
@@ -49,7 +50,7 @@ async fn a_handler_that_lost_its_lease_is_stopped_and_writes_nothing() {
     let engine = world.engine().handler("k", handler).observer(observer).build().await.unwrap();
     let flow = engine.client().start(flow("k", ["a"])).await.unwrap();
     let running = engine.start().unwrap();
-    runs(&flow).await;
+    begun.all(1).await;
     world.advance(LEASE);
     soon(stopped.notified()).await;
     // The op is taken back and runs again; only that counts.
@@ -65,13 +66,13 @@ async fn a_handler_that_lost_its_lease_is_stopped_and_writes_nothing() {
 #[tokio::test]
 async fn a_cancel_reaches_the_running_handler_at_once_in_its_own_process() {
     let world = World::new();
-    let (stopped, handler) = stubborn();
+    let (begun, stopped, handler) = stubborn();
     // No heartbeat comes by itself in this test.
     let engine = world.engine().heartbeat(Duration::from_hours(1)).lease(Duration::from_hours(10)).handler("k", handler);
     let engine = engine.build().await.unwrap();
     let flow = engine.client().start(flow("k", ["a"])).await.unwrap();
     let running = engine.start().unwrap();
-    runs(&flow).await;
+    begun.all(1).await;
     let canceled = engine.client().cancel_workflow(flow.id(), &Actor::new("ada")).await.unwrap();
     assert_eq!((canceled.ops, canceled.running), (1, 1));
     soon(stopped.notified()).await;
@@ -83,11 +84,11 @@ async fn a_cancel_reaches_the_running_handler_at_once_in_its_own_process() {
 #[tokio::test]
 async fn a_cancel_by_another_process_reaches_the_handler_on_its_next_heartbeat() {
     let world = World::new();
-    let (stopped, handler) = stubborn();
+    let (begun, stopped, handler) = stubborn();
     let engine = world.engine().handler("k", handler).build().await.unwrap();
     let flow = engine.client().start(flow("k", ["a"])).await.unwrap();
     let running = engine.start().unwrap();
-    runs(&flow).await;
+    begun.all(1).await;
     world.client().cancel_workflow(flow.id(), &Actor::new("ada")).await.unwrap();
     soon(stopped.notified()).await;
     assert_eq!(soon(flow.wait()).await.unwrap().status, WorkflowStatus::Canceled);
@@ -106,12 +107,12 @@ async fn a_worker_that_cannot_reach_its_store_stops_its_handlers_before_their_le
         }
     };
     let world = World::with_faults(faults);
-    let (stopped, handler) = stubborn();
+    let (begun, stopped, handler) = stubborn();
     // By the worker's own clock, which no test moves; the store's stands still.
     let engine = world.engine().lease(Duration::from_millis(300)).handler("k", handler).build().await.unwrap();
     let flow = engine.client().start(flow("k", ["a"])).await.unwrap();
     let running = engine.start().unwrap();
-    runs(&flow).await;
+    begun.all(1).await;
     away.store(true, Ordering::SeqCst);
     soon(stopped.notified()).await;
     away.store(false, Ordering::SeqCst);
@@ -139,15 +140,17 @@ async fn a_handler_that_blocks_the_runtime_does_not_stop_the_heartbeat() {
     };
     let engine = world.engine().handler("k", handler).build().await.unwrap();
     let flow = engine.client().start(flow("k", ["a"])).await.unwrap();
+    let seq = op(&flow, "a").await.state.seq;
     let (clock, store) = (Arc::clone(&world.clock), Arc::clone(&world.store));
     let mover = std::thread::spawn(move || {
         is_blocked.recv().unwrap();
-        let expiry = || store.with(TxKind::Read, |tx| Ok::<_, StoreError>(tx.expired_leases(1)?.len())).unwrap();
+        let expiry = || store.with(TxKind::Read, |tx| Ok::<_, StoreError>(tx.leases_of(&[seq])?[0].expires_at)).unwrap();
         for _ in 0..10 {
-            clock.advance(leasehold_core::model::Micros::try_from(LEASE / 2).unwrap());
-            // Two more beats at the least, each by the moved clock.
-            std::thread::sleep(Duration::from_millis(60));
-            assert_eq!(expiry(), 0);
+            let before = expiry();
+            clock.advance(Micros::try_from(LEASE / 2).unwrap());
+            while expiry() == before {
+                std::thread::yield_now();
+            }
         }
         release.send(()).unwrap();
     });

@@ -3,6 +3,7 @@
 use super::fixture::{World, soon};
 use leasehold_core::client::{Op, Workflow};
 use leasehold_core::engine::{HandlerError, Notice, OpContext};
+use leasehold_core::model::OpId;
 use leasehold_core::store::{StoreExt, TxKind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,7 +34,7 @@ async fn observers_hear_after_the_commit_and_in_its_order_and_one_that_panics_st
     assert!(engine.flush_observers(Duration::from_secs(30)).await);
     let heard = heard.lock().unwrap();
     let told: Vec<(&str, Option<&str>)> =
-        heard.iter().map(|notice| (notice.kind.as_str(), notice.op_id.as_ref().map(|op| op.as_str()))).collect();
+        heard.iter().map(|notice| (notice.kind.as_str(), notice.op_id.as_ref().map(OpId::as_str))).collect();
     let told: Vec<_> = told.into_iter().filter(|(kind, _)| *kind != "idle").collect();
     assert_eq!(
         told,

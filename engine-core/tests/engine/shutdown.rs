@@ -1,6 +1,6 @@
 //! How an engine ends: nothing waits for a lease to run out, nothing counts as a failure (L8, L15).
 
-use super::fixture::{World, flow, op, outcomes, soon, until};
+use super::fixture::{Begun, World, flow, op, outcomes, soon, until};
 use leasehold_core::engine::{EngineError, HandlerError, OpContext};
 use leasehold_core::state::{OpStatus, WorkflowStatus};
 use leasehold_core::store::rows::AttemptOutcome;
@@ -38,29 +38,35 @@ async fn handlers_that_end_within_the_grace_are_waited_for() {
     assert_eq!((snapshot.ops.succeeded, snapshot.ops.ready, snapshot.ops.running), (1, 1, 0));
 }
 
+async fn interrupted(ctx: OpContext) -> Result<(), HandlerError> {
+    match ctx.op_id().as_str() {
+        // Listens, and gives up with an error.
+        "listens" => {
+            ctx.cancellation().cancelled().await;
+            Err(HandlerError::permanent("interrupted"))
+        }
+        // Listens, and is done.
+        "done" => {
+            ctx.cancellation().cancelled().await;
+            Ok(())
+        }
+        _ => std::future::pending().await,
+    }
+}
+
 #[tokio::test]
 async fn what_still_runs_after_the_grace_is_given_back_at_once_and_costs_no_attempt() {
-    let world = World::new();
-    let handler = |ctx: OpContext, (): ()| async move {
-        match ctx.op_id().as_str() {
-            // Listens, and gives up with an error.
-            "listens" => {
-                ctx.cancellation().cancelled().await;
-                Err(HandlerError::permanent("interrupted"))
-            }
-            // Listens, and is done.
-            "done" => {
-                ctx.cancellation().cancelled().await;
-                Ok(())
-            }
-            _ => std::future::pending().await,
-        }
+    let (world, begun) = (World::new(), Begun::default());
+    let begins = begun.clone();
+    let handler = move |ctx: OpContext, (): ()| {
+        begins.one();
+        interrupted(ctx)
     };
     let builder = world.engine().grace(Duration::ZERO).stop_wait(Duration::from_millis(500));
     let engine = builder.handler("k", handler).build().await.unwrap();
     let flow = engine.client().start(flow("k", ["listens", "done", "deaf"])).await.unwrap();
     let running = engine.start().unwrap();
-    until(|| async { flow.snapshot().await.unwrap().ops.running == 3 }).await;
+    begun.all(3).await;
     let report = soon(running.shutdown()).await.unwrap();
     assert_eq!((report.succeeded, report.released, report.failed, report.lost, report.unsaved), (1, 2, 0, 0, 0));
     for name in ["listens", "deaf"] {
