@@ -20,6 +20,9 @@ impl Lost for TransitionError {
     }
 }
 
+/// Ops promoted before a claim: more than any case delays at once.
+const PROMOTED: u32 = 10_000;
+
 /// A claim of every kind.
 pub(crate) fn claim_request(worker: &str, capacity: u32) -> ClaimRequest {
     ClaimRequest {
@@ -161,7 +164,7 @@ impl World {
     /// The store's.
     pub(crate) fn claim_with(&self, request: &ClaimRequest) -> Result<ClaimReport, StoreError> {
         transact(self.store().as_ref(), TxKind::Claim, |tx| {
-            tx.promote(request.capacity.max(1))?;
+            tx.promote(PROMOTED)?;
             transitions::claim(tx, request)
         })
     }

@@ -7,7 +7,7 @@ use crate::{Outcome, Scenario, World};
 use leasehold_core::model::{Micros, QueuePolicy};
 use leasehold_core::store::BoxError;
 use leasehold_core::store::rows::ClaimedOp;
-use leasehold_core::transitions::{ClaimCursor, ClaimRequest};
+use leasehold_core::transitions::{ClaimCursor, ClaimRequest, Ended};
 use std::collections::{BTreeMap, BTreeSet};
 
 cases! {
@@ -15,6 +15,7 @@ cases! {
     a_queue_without_a_policy_is_unlimited proves ["Q1"];
     a_queue_never_runs_more_than_its_limit proves ["Q1"];
     an_end_of_any_kind_frees_its_slot proves ["Q1", "L8"];
+    a_late_end_frees_no_slot_a_second_time proves ["Q1", "L1", "L8"];
     a_limit_counts_each_site_apart proves ["Q1"];
     the_most_specific_policy_wins proves ["Q1"];
     a_limit_of_zero_starts_nothing proves ["Q1", "Q6"];
@@ -109,6 +110,20 @@ fn an_end_of_any_kind_frees_its_slot(w: &mut World) -> Outcome {
     w.cancel(&planted)?;
     queued(Scenario::new(), "q", "b", 1).build(w)?;
     assert_eq!(w.claim("w1", 10)?.len(), 1, "and so does a cancel");
+    Ok(())
+}
+
+fn a_late_end_frees_no_slot_a_second_time(w: &mut World) -> Outcome {
+    w.set_policies(&[limit("q", 1)])?;
+    queued(Scenario::new(), "q", "a", 4).build(w)?;
+    let late = w.claim("w1", 10)?;
+    w.clock().advance(LEASE)?;
+    w.recover(10)?;
+    assert_eq!(w.claim("w2", 10)?.len(), 1);
+    for op in &late {
+        assert_eq!(w.finish_one(completion(op, "1"))?, Ended::LeaseLost);
+    }
+    assert_eq!(w.claim("w3", 10)?, [], "the slot was given back once, by the recovery");
     Ok(())
 }
 

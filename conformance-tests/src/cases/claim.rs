@@ -16,6 +16,7 @@ cases! {
     a_heartbeat_that_was_lost_brings_nothing_back proves ["L4", "L5"];
     a_claim_gives_the_lease_it_was_asked_for proves ["L6", "Q1"];
     leases_of_one_claim_are_told_apart_by_their_op proves ["L1", "L6"];
+    a_worker_of_the_same_name_proves_nothing proves ["L6", "L1"];
     what_waits_for_the_future_is_promoted_when_it_is_due proves ["T5", "Q10"];
     a_whole_graph_is_drained_in_the_order_of_its_edges proves ["S3", "Q2"];
 }
@@ -89,6 +90,20 @@ fn leases_of_one_claim_are_told_apart_by_their_op(w: &mut World) -> Outcome {
     w.complete_one(first, "1")?;
     assert!(matches!(w.heartbeat(&[first.lease.key])?.as_slice(), [HeartbeatOutcome::Lost]));
     assert_eq!(w.finish_one(completion(second, "2"))?, Ended::Succeeded);
+    Ok(())
+}
+
+/// The process was killed, and starts again under its name.
+fn a_worker_of_the_same_name_proves_nothing(w: &mut World) -> Outcome {
+    let planted = Scenario::new().op("a").leased_by("host-1").op("b").build(w)?;
+    let dead = planted.claimed("a");
+    let own = w.claim_one("host-1")?;
+    assert_eq!(own.lease.worker, dead.lease.worker);
+    let forged = LeaseKey { token: own.lease.key.token, ..dead.lease.key };
+    assert_eq!(w.heartbeat(&[forged])?, [HeartbeatOutcome::Lost]);
+    w.clock().advance(LEASE)?;
+    let recovered = w.recover(10)?;
+    assert_eq!(recovered.ops.len(), 2, "a name keeps no lease alive");
     Ok(())
 }
 

@@ -274,11 +274,13 @@ fn a_repeated_release_gets_its_first_answer(w: &mut World) -> Outcome {
 }
 
 fn an_op_can_be_released_for_ever(w: &mut World) -> Outcome {
-    Scenario::new().op("a").retry(RetryPolicy { max_lost: 1, ..RetryPolicy::once() }).build(w)?;
+    Scenario::new().op("a").retry(RetryPolicy { max_attempts: 2, max_lost: 1, ..EXACT }).build(w)?;
     for _ in 0..20 {
         let claimed = w.claim_one("w1")?;
         assert_eq!(w.finish_one(giving_back(&claimed))?, Ended::Released);
     }
+    assert_eq!(fail_next(w)?, Some(Micros::from_secs(1)), "the first failure gets the first delay");
+    w.clock().advance(Micros::from_secs(1))?;
     assert_eq!(w.drain("w1")?, 1);
     Ok(())
 }

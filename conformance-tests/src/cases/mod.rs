@@ -2,6 +2,7 @@
 //! about the engine's verbs on top of it.
 
 mod admission;
+mod agreement;
 mod boundary;
 mod budget;
 mod cancel;
@@ -44,6 +45,7 @@ const FILES: &[&[Case]] = &[
     race::CASES,
     budget::CASES,
     faults::CASES,
+    agreement::CASES,
 ];
 
 /// Every case there is.

@@ -6,13 +6,14 @@ use crate::verbs::{completion, failure, limit, permanent_failure};
 use crate::{Outcome, Planted, Scenario, World};
 use leasehold_core::model::RetryPolicy;
 use leasehold_core::state::{OpStatus, WorkflowStatus};
-use leasehold_core::store::BoxError;
+use leasehold_core::store::{BoxError, StoreError, StoreResult};
 use leasehold_core::transitions::{CreateOutcome, Ended, HeartbeatOutcome, TransitionError};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 cases! {
     of_many_creators_one_creates_and_the_others_attach proves ["I2", "S9"];
+    a_creator_that_rolls_back_hides_nobodys_workflow proves ["I2", "L2"];
     of_many_claims_each_op_goes_to_one proves ["L1", "Q1"];
     of_a_completion_and_a_recovery_one_wins proves ["L1", "L7"];
     of_a_heartbeat_and_a_recovery_one_wins proves ["L4", "L7"];
@@ -75,6 +76,26 @@ fn of_many_creators_one_creates_and_the_others_attach(w: &mut World) -> Outcome 
         let attached = CreateOutcome::Attached { status: WorkflowStatus::Running, input_differs: false };
         assert_eq!(outcomes.iter().filter(|outcome| **outcome == attached).count(), CREATORS - 1, "{outcomes:?}");
         assert_eq!(Planted::find(w, &spec.id)?.ops.len(), 2);
+    }
+    Ok(())
+}
+
+/// "It is there already" is only said of a committed row.
+fn a_creator_that_rolls_back_hides_nobodys_workflow(w: &mut World) -> Outcome {
+    for round in 0..ROUNDS {
+        let spec = Scenario::new().id(&format!("w{round}")).identity("x").op("a").spec(w);
+        let row = crate::scenario::new_workflow(&spec, w.now());
+        let giving_up = || -> Result<(), BoxError> {
+            let outcome = w.tx(|tx| -> StoreResult<()> {
+                tx.insert_workflows(std::slice::from_ref(&row))?;
+                Err(StoreError::RolledBack)
+            });
+            assert!(matches!(outcome, Err(StoreError::RolledBack)), "{outcome:?}");
+            Ok(())
+        };
+        let ((), outcome) = at_once(giving_up, || Ok(w.ensure(spec.clone())?))?;
+        assert_eq!(outcome, CreateOutcome::Created);
+        assert_eq!(Planted::find(w, &spec.id)?.ops.len(), 1);
     }
     Ok(())
 }

@@ -22,6 +22,7 @@ cases! { steps:
     the_store_says_what_it_is proves ["P2"];
     what_is_stored_survives_a_restart proves ["P1", "L7"] needs [Restart];
     a_second_handle_sees_the_same_store proves ["B1"] needs [SecondHandle];
+    many_handles_open_one_store_at_once proves ["P1"] needs [SecondHandle];
 }
 
 fn policy(queue: &str) -> [QueuePolicy; 1] {
@@ -212,4 +213,20 @@ fn a_second_handle_sees_the_same_store(w: &mut World) -> Outcome {
     assert_eq!(other.tx(|tx| tx.claim_ready(&planted.claim(1)))?.len(), 1);
     assert_eq!(w.tx(|tx| tx.claim_ready(&planted.claim(1)))?.len(), 0, "what one handle leased the other cannot");
     Ok(())
+}
+
+/// Each of them migrates first, if that is still to do.
+fn many_handles_open_one_store_at_once(w: &mut World) -> Outcome {
+    const HANDLES: usize = 5;
+    let planted = Scenario::new().op("a").plant(w)?;
+    let expected = w.workflow(&planted.id)?;
+    std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..HANDLES)
+            .map(|_| scope.spawn(|| -> Result<_, leasehold_core::store::BoxError> { w.second_handle()?.workflow(&planted.id) }))
+            .collect();
+        handles.into_iter().try_for_each(|handle| {
+            assert_eq!(handle.join().unwrap_or_else(|panic| resume_unwind(panic))?, expected);
+            Ok(())
+        })
+    })
 }

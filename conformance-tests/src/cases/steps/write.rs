@@ -24,6 +24,7 @@ cases! { steps:
     a_record_replaces_the_one_of_its_key proves ["K3"];
     an_act_is_found_by_its_request proves ["L12"];
     events_are_numbered_in_the_order_given proves ["O2"];
+    instants_are_kept_to_the_microsecond_from_year_1_to_9999 proves ["T1", "T4"];
     updates_grow_although_the_clock_stands_still_or_goes_back proves ["O3"];
     taking_ops_out_of_their_queues_leaves_the_others proves ["S6"];
     a_policy_replaces_the_one_of_its_site_and_queue proves ["Q5"];
@@ -275,6 +276,22 @@ fn events_are_numbered_in_the_order_given(w: &mut World) -> Outcome {
     let numbers: Vec<EventSeq> = read.iter().map(|row| row.seq).collect();
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
     assert!(read.iter().all(|row| row.workflow_id == planted.id && row.op_id == Some(name("a"))), "{read:?}");
+    Ok(())
+}
+
+fn instants_are_kept_to_the_microsecond_from_year_1_to_9999(w: &mut World) -> Outcome {
+    let planted = Scenario::new().op("a").plant(w)?;
+    let mut instants = vec![Timestamp::MIN, Timestamp::MAX];
+    for micros in [-1, 0, 1, 1_769_851_800_999_999, i64::from(u32::MAX) + 1] {
+        instants.push(Timestamp::from_micros(micros)?);
+    }
+    let mut attempts = Vec::new();
+    for (fence, at) in (1..).zip(&instants) {
+        let key = LeaseKey { op: planted.op("a"), token: leasehold_core::model::LeaseToken::random(), fence: Fence(fence) };
+        attempts.push(Attempt { acquired_at: *at, ended_at: *at, ..attempt(&planted, key, AttemptOutcome::Released) });
+    }
+    write(w, &planted, &WriteSet { attempts: attempts.clone(), ..WriteSet::default() })?;
+    assert_eq!(w.read(|tx| tx.attempts(planted.op("a"), Fence::NONE, 100))?, attempts);
     Ok(())
 }
 
