@@ -42,7 +42,9 @@ pub(super) fn behind_clock(tx: &mut dyn Tx, leases: &[LeaseKey]) -> Result<Vec<L
     if leases.is_empty() {
         return Ok(Vec::new());
     }
-    let ops: Vec<OpSeq> = leases.iter().map(|key| key.op).collect();
+    let mut ops: Vec<OpSeq> = leases.iter().map(|key| key.op).collect();
+    ops.sort_unstable();
+    ops.dedup();
     let there = tx.leases_of(&ops)?;
     let now = tx.now()?;
     Ok(there.into_iter().filter(|lease| lease.acquired_at > now && leases.contains(&lease.key)).map(|lease| lease.key).collect())
