@@ -47,12 +47,15 @@ impl Provider {
     }
 }
 
-static SERVERS: [Provider; 3] = {
-    const fn provider(at: usize) -> Provider {
-        let (name, pages, _) = PROVIDERS[at];
-        Provider { name, pages, serving: AtomicU32::new(0), most_at_once: AtomicU32::new(0) }
+impl Provider {
+    const fn new((name, pages, _): (&'static str, u32, u32)) -> Self {
+        Self { name, pages, serving: AtomicU32::new(0), most_at_once: AtomicU32::new(0) }
     }
-    [provider(0), provider(1), provider(2)]
+}
+
+static SERVERS: [Provider; 3] = {
+    let [alpha, beta, gamma] = PROVIDERS;
+    [Provider::new(alpha), Provider::new(beta), Provider::new(gamma)]
 };
 
 fn server(name: &str) -> Result<&'static Provider, HandlerError> {

@@ -4,7 +4,7 @@
 //! and a fourth watches the clock for leases that can no longer be relied on. Handlers are tasks of the tokio runtime
 //! that the engine was built in, so however they block it, leases are kept, results saved and lost leases noticed.
 //!
-//! **Invariant:** an attempt is in [the leases held](held) from its claim until its end is committed, refused or given
+//! **Invariant:** an attempt is among the leases held (`held.rs`) from its claim until its end is committed, refused or given
 //! up, and nothing is written for one that is not.
 
 mod attempt;
