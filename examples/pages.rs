@@ -79,7 +79,7 @@ async fn page(ctx: OpContext, page: Page) -> Result<usize, HandlerError> {
 }
 
 /// Runs once every page is there: sums up and keeps the index as an artifact.
-async fn index(ctx: OpContext, _: ()) -> Result<BTreeMap<String, usize>, HandlerError> {
+async fn index(ctx: OpContext, (): ()) -> Result<BTreeMap<String, usize>, HandlerError> {
     let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
     let mut lines = String::new();
     for (op, size) in ctx.dependencies().await? {
