@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a transaction waits for its turn. A heartbeat must come through well within a lease, which is 30 s.
@@ -57,7 +58,7 @@ pub(crate) struct Turn {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Committed {
     pub(crate) number: u64,
-    pub(crate) tables: Tables,
+    pub(crate) tables: Arc<Tables>,
 }
 
 impl Disk {
@@ -99,7 +100,7 @@ impl Disk {
                 let line = line.map_err(sorted)?;
                 tables.load(serde_json::from_str(&line).map_err(|error| StoreError::Corrupt(error.into()))?);
             }
-            *known = Committed { number, tables };
+            *known = Committed { number, tables: Arc::new(tables) };
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 impl GraphTx for ToyTx {
     fn insert_workflows(&mut self, workflows: &[NewWorkflow]) -> StoreResult<Vec<(WorkflowId, WorkflowSeq)>> {
-        self.step(|tables, _| {
+        self.change(|tables, _| {
             let taken: BTreeSet<WorkflowId> = tables.workflows.values().map(|row| row.id.clone()).collect();
             let mut free: Vec<&NewWorkflow> = workflows.iter().filter(|new| !taken.contains(&new.id)).collect();
             free.sort_by(|a, b| a.id.cmp(&b.id));
@@ -29,17 +29,17 @@ impl GraphTx for ToyTx {
 
     fn workflows(&mut self, ids: &[WorkflowId]) -> StoreResult<Vec<WorkflowRow>> {
         let ids: BTreeSet<&WorkflowId> = ids.iter().collect();
-        self.step(|tables, _| Ok(tables.workflows.values().filter(|row| ids.contains(&row.id)).cloned().collect()))
+        self.read(|tables, _| Ok(tables.workflows.values().filter(|row| ids.contains(&row.id)).cloned().collect()))
     }
 
     fn lock_workflows(&mut self, seqs: &[WorkflowSeq], _wait: Wait) -> StoreResult<Vec<LockedWorkflow>> {
         // This transaction is the only one: it holds every row from its begin.
         let seqs: BTreeSet<&WorkflowSeq> = seqs.iter().collect();
-        self.step(|tables, _| Ok(seqs.into_iter().filter_map(|seq| tables.workflows.get(seq)).map(locked).collect()))
+        self.read(|tables, _| Ok(seqs.into_iter().filter_map(|seq| tables.workflows.get(seq)).map(locked).collect()))
     }
 
     fn reserve_ops(&mut self, count: usize) -> StoreResult<Vec<OpSeq>> {
-        self.step(|tables, _| {
+        self.change(|tables, _| {
             let mut next = || {
                 tables.last.op += 1;
                 OpSeq(tables.last.op)
@@ -50,26 +50,26 @@ impl GraphTx for ToyTx {
 
     fn ops(&mut self, seqs: &[OpSeq]) -> StoreResult<Vec<OpState>> {
         let seqs: BTreeSet<&OpSeq> = seqs.iter().collect();
-        self.step(|tables, _| Ok(seqs.into_iter().filter_map(|seq| tables.ops.get(seq)).map(Op::state).collect()))
+        self.read(|tables, _| Ok(seqs.into_iter().filter_map(|seq| tables.ops.get(seq)).map(Op::state).collect()))
     }
 
     fn ops_by_id(&mut self, ids: &[(WorkflowSeq, OpId)]) -> StoreResult<Vec<OpState>> {
         let ids: BTreeSet<(WorkflowSeq, &OpId)> = ids.iter().map(|(workflow, id)| (*workflow, id)).collect();
-        self.step(|tables, _| Ok(states(tables, |row| ids.contains(&(row.workflow, &row.id)))))
+        self.read(|tables, _| Ok(states(tables, |row| ids.contains(&(row.workflow, &row.id)))))
     }
 
     fn ops_by_dedup_key(&mut self, keys: &[(WorkflowSeq, DedupKey)]) -> StoreResult<Vec<OpState>> {
         let keys: BTreeSet<(WorkflowSeq, &DedupKey)> = keys.iter().map(|(workflow, key)| (*workflow, key)).collect();
         let carries = |row: &NewOp| row.dedup_key.as_ref().is_some_and(|key| keys.contains(&(row.workflow, key)));
-        self.step(|tables, _| Ok(states(tables, carries)))
+        self.read(|tables, _| Ok(states(tables, carries)))
     }
 
     fn ops_with_status(&mut self, workflow: WorkflowSeq, statuses: &[StoredStatus]) -> StoreResult<Vec<OpState>> {
-        self.step(|tables, _| Ok(states(tables, |row| row.workflow == workflow && statuses.contains(&row.status))))
+        self.read(|tables, _| Ok(states(tables, |row| row.workflow == workflow && statuses.contains(&row.status))))
     }
 
     fn downstream(&mut self, from: &[OpSeq], reach: Reach) -> StoreResult<Vec<DownstreamEdge>> {
-        self.step(|tables, _| {
+        self.read(|tables, _| {
             let mut found = Vec::new();
             let mut reached: BTreeSet<OpSeq> = from.iter().copied().collect();
             let mut todo: Vec<OpSeq> = reached.iter().copied().collect();
@@ -92,7 +92,7 @@ impl GraphTx for ToyTx {
 
     fn upstream(&mut self, children: &[OpSeq]) -> StoreResult<Vec<UpstreamEdge>> {
         let children: BTreeSet<OpSeq> = children.iter().copied().collect();
-        self.step(|tables, _| {
+        self.read(|tables, _| {
             let edges = tables.edges.values().filter(|edge| children.contains(&edge.child));
             edges
                 .map(|edge| {
@@ -111,7 +111,7 @@ impl GraphTx for ToyTx {
 
     fn write(&mut self, set: &WriteSet) -> StoreResult<Vec<OpSeq>> {
         let updates: Vec<Timestamp> = set.workflows.iter().map(|change| self.updated_at(change.at)).collect::<StoreResult<_>>()?;
-        self.step(|tables, _| {
+        self.change(|tables, _| {
             insert_ops(tables, &set.ops)?;
             insert_rows(tables, set)?;
             replace_rows(tables, set);
@@ -128,7 +128,7 @@ impl GraphTx for ToyTx {
     }
 
     fn unqueue(&mut self, ops: &[OpSeq]) -> StoreResult<()> {
-        self.step(|tables, _| {
+        self.change(|tables, _| {
             for op in ops {
                 tables.delayed.remove(op);
                 tables.ready.remove(op);
@@ -138,11 +138,11 @@ impl GraphTx for ToyTx {
     }
 
     fn act(&mut self, request: RequestId) -> StoreResult<Option<Act>> {
-        self.step(|tables, _| Ok(tables.acts.iter().find(|act| act.request == request).cloned()))
+        self.read(|tables, _| Ok(tables.acts.iter().find(|act| act.request == request).cloned()))
     }
 
     fn set_policies(&mut self, policies: &[QueuePolicy]) -> StoreResult<()> {
-        self.step(|tables, _| {
+        self.change(|tables, _| {
             for policy in policies {
                 tables.policies.insert((policy.queue.clone(), policy.site.clone()), policy.clone());
             }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 impl LeaseTx for ToyTx {
     fn promote(&mut self, limit: u32) -> StoreResult<u32> {
-        self.step(|tables, now| {
+        self.change(|tables, now| {
             let mut due: Vec<QueuedOp> = tables.delayed.values().filter(|queued| queued.due_at <= now).copied().collect();
             due.sort_by_key(|queued| (queued.due_at, queued.op));
             due.truncate(size(limit));
@@ -23,7 +23,7 @@ impl LeaseTx for ToyTx {
     }
 
     fn open_lanes(&mut self, scan: &LaneScan) -> StoreResult<Vec<OpenLane>> {
-        self.step(|tables, _| {
+        self.read(|tables, _| {
             let with_work: BTreeSet<LaneKey> = tables.ready.values().map(|queued| queued.lane).collect();
             let lanes = with_work.iter().filter(|lane| scan.after.is_none_or(|after| **lane > after));
             let lanes = lanes.filter_map(|lane| tables.lanes.get(lane)).filter(|lane| serves(scan, lane));
@@ -33,7 +33,7 @@ impl LeaseTx for ToyTx {
 
     fn lock_gates(&mut self, gates: &[GateKey]) -> StoreResult<Vec<LockedGate>> {
         let wanted: BTreeSet<GateKey> = gates.iter().copied().collect();
-        self.step(|tables, now| {
+        self.read(|tables, now| {
             // Lanes make their gates known; several share one.
             let of_gate: BTreeMap<GateKey, &Lane> = tables.lanes.values().map(|lane| (lane.gate, lane)).collect();
             let known = wanted.iter().filter_map(|gate| of_gate.get(gate));
@@ -52,14 +52,14 @@ impl LeaseTx for ToyTx {
     }
 
     fn set_buckets(&mut self, buckets: &[(GateKey, Bucket)]) -> StoreResult<()> {
-        self.step(|tables, _| {
+        self.change(|tables, _| {
             tables.buckets.extend(buckets.iter().copied());
             Ok(())
         })
     }
 
     fn claim_ready(&mut self, claim: &Claim) -> StoreResult<Vec<ClaimedOp>> {
-        self.step(|tables, now| {
+        self.change(|tables, now| {
             let expires_at = now.after(claim.lease).map_err(|error| rejected(error.to_string()))?;
             let mut gates: BTreeMap<GateKey, (usize, BTreeSet<LaneKey>)> = BTreeMap::new();
             for take in &claim.takes {
@@ -87,14 +87,14 @@ impl LeaseTx for ToyTx {
     }
 
     fn claimed_by(&mut self, token: LeaseToken) -> StoreResult<Vec<ClaimedOp>> {
-        self.step(|tables, _| {
+        self.read(|tables, _| {
             let mine = tables.leases.values().filter(|lease| lease.key.token == token);
             mine.map(|lease| tables.claimed(lease)).collect()
         })
     }
 
     fn extend_leases(&mut self, leases: &[LeaseKey], by: Micros) -> StoreResult<Vec<Lease>> {
-        self.step(|tables, now| {
+        self.change(|tables, now| {
             let until = now.after(by).map_err(|error| rejected(error.to_string()))?;
             let mut extended = Vec::new();
             for op in named(tables, leases, |lease| holds(lease, now)) {
@@ -108,7 +108,7 @@ impl LeaseTx for ToyTx {
     }
 
     fn take_leases(&mut self, leases: &[LeaseKey], take: Take) -> StoreResult<Taken> {
-        self.step(|tables, now| {
+        self.change(|tables, now| {
             let stands = |lease: &Lease| match take {
                 Take::Live => holds(lease, now),
                 Take::Expired => lease.expires_at <= now,
@@ -119,7 +119,7 @@ impl LeaseTx for ToyTx {
     }
 
     fn clear_hot(&mut self, workflows: &[WorkflowSeq]) -> StoreResult<Vec<Lease>> {
-        self.step(|tables, _| {
+        self.change(|tables, _| {
             let of_workflows = tables.ops.values().filter(|op| workflows.contains(&op.row.workflow));
             let ops: Vec<OpSeq> = of_workflows.map(|op| op.row.seq).collect();
             for op in &ops {
@@ -131,7 +131,7 @@ impl LeaseTx for ToyTx {
     }
 
     fn expired_leases(&mut self, limit: u32) -> StoreResult<Vec<Lease>> {
-        self.step(|tables, now| {
+        self.read(|tables, now| {
             let mut expired: Vec<Lease> = tables.leases.values().filter(|lease| lease.expires_at <= now).cloned().collect();
             expired.sort_by_key(|lease| (lease.expires_at, lease.key.op));
             expired.truncate(size(limit));
@@ -141,12 +141,12 @@ impl LeaseTx for ToyTx {
 
     fn leases_of(&mut self, ops: &[OpSeq]) -> StoreResult<Vec<Lease>> {
         let ops: BTreeSet<&OpSeq> = ops.iter().collect();
-        self.step(|tables, _| Ok(ops.into_iter().filter_map(|op| tables.leases.get(op)).cloned().collect()))
+        self.read(|tables, _| Ok(ops.into_iter().filter_map(|op| tables.leases.get(op)).cloned().collect()))
     }
 
     fn attempts_by_lease(&mut self, leases: &[LeaseKey]) -> StoreResult<Vec<Attempt>> {
         let leases: BTreeSet<&LeaseKey> = leases.iter().collect();
-        self.step(|tables, _| {
+        self.read(|tables, _| {
             let lines = leases.into_iter().filter_map(|key| tables.attempts.get(&(key.op, key.fence)).filter(|line| line.key == *key));
             Ok(lines.cloned().collect())
         })

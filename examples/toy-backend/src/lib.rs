@@ -1,8 +1,8 @@
 //! A complete storage backend in plain code, for authors of backends to read beside `docs/BACKENDS.md`.
 //!
-//! It keeps every promise of the contract and passes the conformance suite. It is a toy because of how it rolls back: each
-//! transaction works on a clone of all tables, and each commit writes all of them to the file, so that cost grows with
-//! the data.
+//! It keeps every promise of the contract and passes the conformance suite. It is a toy because of how it rolls back: a
+//! transaction that writes works on a clone of all tables, and its commit writes all of them to the file, so that cost
+//! grows with the data.
 //!
 //! Read in this order: `store.rs` (what a transaction is), `tables.rs` (what there is to store), `graph.rs`, `lease.rs` and
 //! `read.rs` (the steps), `disk.rs` and `codec.rs` (the file).

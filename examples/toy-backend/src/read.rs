@@ -24,11 +24,11 @@ impl ReadTx for ToyTx {
                 && page.created_from.is_none_or(|from| row.created_at >= from)
                 && page.created_before.is_none_or(|before| row.created_at < before)
         };
-        self.step(|tables, _| Ok(tables.workflows.values().rev().filter(wanted).take(size(page.limit)).cloned().collect()))
+        self.read(|tables, _| Ok(tables.workflows.values().rev().filter(wanted).take(size(page.limit)).cloned().collect()))
     }
 
     fn workflows_since(&mut self, after: Option<UpdateCursor>, limit: u32) -> StoreResult<Vec<WorkflowRow>> {
-        self.step(|tables, _| {
+        self.read(|tables, _| {
             // An open transaction cannot precede these: its updates will be later than every committed one.
             let place = |row: &WorkflowRow| UpdateCursor { updated_at: row.updated_at, seq: row.seq };
             let mut rows: Vec<&WorkflowRow> =
@@ -39,7 +39,7 @@ impl ReadTx for ToyTx {
     }
 
     fn running_counts(&mut self, workflows: &[WorkflowSeq]) -> StoreResult<Vec<(WorkflowSeq, i64)>> {
-        self.step(|tables, _| {
+        self.read(|tables, _| {
             let mut counts: BTreeMap<WorkflowSeq, i64> = workflows.iter().map(|workflow| (*workflow, 0)).collect();
             for lease in tables.leases.values() {
                 if let Some(count) = counts.get_mut(&lease.workflow) {
@@ -56,24 +56,24 @@ impl ReadTx for ToyTx {
                 && page.after.is_none_or(|after| op.row.seq > after)
                 && page.status.is_none_or(|status| op.row.status == status)
         };
-        self.step(|tables, _| Ok(tables.ops.values().filter(wanted).take(size(page.limit)).map(|op| view(tables, op)).collect()))
+        self.read(|tables, _| Ok(tables.ops.values().filter(wanted).take(size(page.limit)).map(|op| view(tables, op)).collect()))
     }
 
     fn op_views(&mut self, ops: &[OpSeq]) -> StoreResult<Vec<OpView>> {
         let ops: BTreeSet<&OpSeq> = ops.iter().collect();
-        self.step(|tables, _| Ok(ops.into_iter().filter_map(|op| tables.ops.get(op)).map(|op| view(tables, op)).collect()))
+        self.read(|tables, _| Ok(ops.into_iter().filter_map(|op| tables.ops.get(op)).map(|op| view(tables, op)).collect()))
     }
 
     fn results(&mut self, ops: &[OpSeq]) -> StoreResult<Vec<(OpSeq, Json)>> {
         let ops: BTreeSet<&OpSeq> = ops.iter().collect();
-        self.step(|tables, _| {
+        self.read(|tables, _| {
             let successes = ops.into_iter().filter_map(|op| tables.ops.get(op)).filter_map(|op| tables.success_of(op));
             Ok(successes.filter_map(|line| Some((line.key.op, line.result.clone()?))).collect())
         })
     }
 
     fn attempts(&mut self, op: OpSeq, after: Fence, limit: u32) -> StoreResult<Vec<Attempt>> {
-        self.step(|tables, _| Ok(tables.attempts_of(op).filter(|line| line.key.fence > after).take(size(limit)).cloned().collect()))
+        self.read(|tables, _| Ok(tables.attempts_of(op).filter(|line| line.key.fence > after).take(size(limit)).cloned().collect()))
     }
 
     fn artifacts(
@@ -83,7 +83,7 @@ impl ReadTx for ToyTx {
         after: Option<(OpSeq, ArtifactName)>,
         limit: u32,
     ) -> StoreResult<Vec<ArtifactRow>> {
-        self.step(|tables, _| {
+        self.read(|tables, _| {
             let behind = tables.artifacts.iter().filter(|(key, _)| after.as_ref().is_none_or(|after| *key > after)).map(|(_, new)| new);
             let wanted = behind.filter(|new| new.workflow == workflow && op.is_none_or(|op| new.op == op));
             wanted.take(size(limit)).map(|new| artifact_row(tables, new)).collect()
@@ -91,7 +91,7 @@ impl ReadTx for ToyTx {
     }
 
     fn artifact_content(&mut self, op: OpSeq, name: &ArtifactName) -> StoreResult<Option<Vec<u8>>> {
-        self.step(|tables, _| Ok(tables.artifacts.get(&(op, name.clone())).map(|new| new.artifact.content.clone())))
+        self.read(|tables, _| Ok(tables.artifacts.get(&(op, name.clone())).map(|new| new.artifact.content.clone())))
     }
 
     fn records(
@@ -104,11 +104,11 @@ impl ReadTx for ToyTx {
         let wanted = |new: &&NewRecord| {
             new.workflow == workflow && new.record.collection == *collection && after.is_none_or(|after| new.record.key > *after)
         };
-        self.step(|tables, _| Ok(tables.records.values().filter(wanted).take(size(limit)).cloned().collect()))
+        self.read(|tables, _| Ok(tables.records.values().filter(wanted).take(size(limit)).cloned().collect()))
     }
 
     fn events_since(&mut self, after: Option<EventSeq>, workflow: Option<WorkflowSeq>, limit: u32) -> StoreResult<Vec<EventRow>> {
-        self.step(|tables, _| {
+        self.read(|tables, _| {
             // Numbers are in commit order here, because transactions come one after the other.
             let behind = tables.events.iter().filter(|(seq, _)| after.is_none_or(|after| **seq > after));
             let wanted = behind.filter(|(_, event)| workflow.is_none_or(|workflow| event.workflow == workflow));
@@ -127,18 +127,18 @@ impl ReadTx for ToyTx {
     }
 
     fn policies(&mut self) -> StoreResult<Vec<QueuePolicy>> {
-        self.step(|tables, _| Ok(tables.policies.values().cloned().collect()))
+        self.read(|tables, _| Ok(tables.policies.values().cloned().collect()))
     }
 
     fn queue_statuses(&mut self) -> StoreResult<Vec<QueueStatus>> {
-        self.step(|tables, now| {
+        self.read(|tables, now| {
             let gates: BTreeMap<_, _> = tables.lanes.values().map(|lane| ((&lane.site, &lane.queue), lane)).collect();
             Ok(gates.into_values().map(|lane| queue_status(tables, lane, now)).collect())
         })
     }
 
     fn totals(&mut self) -> StoreResult<Totals> {
-        self.step(|tables, now| {
+        self.read(|tables, now| {
             let mut ops = Counters::default();
             tables.ops.values().for_each(|op| ops.add(op.row.status, 1));
             Ok(Totals {

@@ -1,4 +1,4 @@
-//! Transactions: one at a time, on a clone of the tables.
+//! Transactions: one at a time, each on a clone of the tables from its first change on.
 
 use crate::disk::{Committed, Disk};
 use crate::tables::{Tables, rejected};
@@ -27,7 +27,7 @@ impl ToyStore {
         Ok(store)
     }
 
-    /// A copy of the tables as the last commit left them.
+    /// The tables as the last commit left them.
     fn last_commit(&self) -> StoreResult<Committed> {
         // Poisoned or not: only whole commits are ever put there.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,19 +40,20 @@ impl Store for ToyStore {
     fn transact(&self, kind: TxKind, body: &mut dyn FnMut(&mut dyn Tx) -> StoreResult<()>) -> StoreResult<()> {
         if kind == TxKind::Read {
             // A snapshot that nobody changes: readers wait for no writer, and no writer for them.
-            let committed = self.last_commit()?;
-            let mut tx = ToyTx::new(committed.tables, self.clock.now());
+            let mut tx = ToyTx::new(self.last_commit()?.tables, self.clock.now());
             return body(&mut tx).and(tx.outcome());
         }
         let turn = self.disk.wait_for_turn()?;
         // All that this transaction reads, the time included, it reads behind the lock.
-        let committed = self.last_commit()?;
-        let mut tx = ToyTx::new(committed.tables, self.clock.now());
+        let before = self.last_commit()?;
+        let mut tx = ToyTx::new(Arc::clone(&before.tables), self.clock.now());
         // Rolling back, after an error or a panic, is not to save.
         body(&mut tx).and(tx.outcome())?;
-        let committed = Committed { number: committed.number + 1, tables: tx.tables };
-        self.disk.save(&turn, &committed)?;
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = committed;
+        if !Arc::ptr_eq(&tx.tables, &before.tables) {
+            let committed = Committed { number: before.number + 1, tables: tx.tables };
+            self.disk.save(&turn, &committed)?;
+            *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = committed;
+        }
         Ok(())
     }
 
@@ -68,7 +69,7 @@ impl Store for ToyStore {
 
 /// One transaction. Its steps are in `graph.rs`, `lease.rs` and `read.rs`, by the traits they belong to.
 pub(crate) struct ToyTx {
-    tables: Tables,
+    tables: Arc<Tables>,
     now: Timestamp,
     /// The latest `updated_at` of any commit before this transaction.
     updated_before: Option<Timestamp>,
@@ -76,15 +77,23 @@ pub(crate) struct ToyTx {
 }
 
 impl ToyTx {
-    fn new(tables: Tables, now: Timestamp) -> Self {
+    fn new(tables: Arc<Tables>, now: Timestamp) -> Self {
         let updated_before = tables.workflows.values().map(|row| row.updated_at).max();
         Self { tables, now, updated_before, failed: false }
     }
 
-    /// Every step runs in here: after the first one that failed, all others fail.
-    pub(crate) fn step<T>(&mut self, step: impl FnOnce(&mut Tables, Timestamp) -> StoreResult<T>) -> StoreResult<T> {
+    /// Runs a step that only reads. After the first step that failed, all others fail.
+    pub(crate) fn read<T>(&mut self, step: impl FnOnce(&Tables, Timestamp) -> StoreResult<T>) -> StoreResult<T> {
         self.outcome()?;
-        let result = step(&mut self.tables, self.now);
+        let result = step(&self.tables, self.now);
+        self.failed = result.is_err();
+        result
+    }
+
+    /// Runs a step that writes. The first one clones all tables, because what was committed stays as it is.
+    pub(crate) fn change<T>(&mut self, step: impl FnOnce(&mut Tables, Timestamp) -> StoreResult<T>) -> StoreResult<T> {
+        self.outcome()?;
+        let result = step(Arc::make_mut(&mut self.tables), self.now);
         self.failed = result.is_err();
         result
     }
@@ -104,6 +113,6 @@ impl ToyTx {
 
 impl Tx for ToyTx {
     fn now(&mut self) -> StoreResult<Timestamp> {
-        self.step(|_, now| Ok(now))
+        self.read(|_, now| Ok(now))
     }
 }

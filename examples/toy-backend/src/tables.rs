@@ -13,8 +13,8 @@ use leasehold_core::store::{StoreError, StoreResult};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Every table. A transaction works on a clone, and a rollback drops it: plain and hard to get wrong, but each
-/// transaction costs as much as there is data. That is what makes this store a toy.
+/// Every table. A transaction that writes works on a clone, and a rollback drops it: plain and hard to get wrong, but it
+/// costs as much as there is data. That is what makes this store a toy.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tables {
     /// The key of the newest workflow ever inserted, and of the newest op ever reserved.
