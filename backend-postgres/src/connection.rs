@@ -1,6 +1,6 @@
 //! Connections: one reserved for each of claim, commit and heartbeat, a pool for everything else.
 
-use crate::error::sorted_connecting;
+use crate::error::{sorted_connecting, sorted_on};
 use crate::options::PostgresOptions;
 use diesel::connection::CacheSize;
 use diesel::pg::PgConnection;
@@ -78,7 +78,7 @@ impl Connector {
                     current_setting('lc_messages') AS messages, current_setting('is_superuser') AS superuser",
         )
         .get_result(&mut conn)
-        .map_err(|error| crate::error::sorted(error).0)?;
+        .map_err(|error| sorted_on(&mut conn, error).0)?;
         if server.version < SERVER_VERSION_MIN {
             let major = server.version / 10_000;
             return Err(leasehold_sql::rejected(format!("the server is PostgreSQL {major}; this program needs 14 or later")));
@@ -105,7 +105,7 @@ fn may_ask_for_english(conn: &mut PgConnection, server: &Server) -> StoreResult<
     } else if server.version >= SERVER_VERSION_WITH_PARAMETER_GRANTS {
         diesel::sql_query("SELECT has_parameter_privilege('lc_messages', 'SET') AS granted")
             .get_result::<Granted>(conn)
-            .map_err(|error| crate::error::sorted(error).0)?
+            .map_err(|error| sorted_on(conn, error).0)?
             .granted
     } else {
         false
@@ -128,7 +128,7 @@ impl ManageConnection for Connector {
         self.open()
     }
     fn is_valid(&self, link: &mut Link) -> StoreResult<()> {
-        link.conn.ping().map_err(|error| crate::error::sorted(error).0)
+        link.conn.ping().map_err(|error| sorted_on(&mut link.conn, error).0)
     }
     fn has_broken(&self, link: &mut Link) -> bool {
         link.broken || link.conn.is_broken()

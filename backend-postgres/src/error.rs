@@ -1,6 +1,8 @@
 //! Sorting what Postgres and libpq report by what the caller can do about it.
 
 use crate::connection::chain;
+use diesel::pg::PgConnection;
+use diesel::r2d2::R2D2Connection;
 use diesel::result::{ConnectionError, DatabaseErrorKind, Error};
 use leasehold_core::store::{BoxError, StoreError};
 
@@ -27,7 +29,13 @@ const MESSAGES: &[(&str, Sort, Link)] = &[
     ("canceling statement due to user request", Sort::Busy, Link::Kept),
     // 57P01, 57P02, 25P03, 57P05
     ("terminating connection", Sort::Unavailable, Link::Dropped),
-    ("terminating background worker", Sort::Unavailable, Link::Dropped),
+    // libpq's own words for a lost connection; it is not always aware of the loss itself.
+    ("server closed the connection unexpectedly", Sort::Unavailable, Link::Dropped),
+    ("could not send data to server", Sort::Unavailable, Link::Dropped),
+    ("could not receive data from server", Sort::Unavailable, Link::Dropped),
+    ("no connection to the server", Sort::Unavailable, Link::Dropped),
+    ("SSL connection has been closed unexpectedly", Sort::Unavailable, Link::Dropped),
+    ("SSL SYSCALL error", Sort::Unavailable, Link::Dropped),
     // 53100: of a table's file, of a temporary file, of the write-ahead log
     ("could not extend file", Sort::Full, Link::Kept),
     ("No space left on device", Sort::Full, Link::Kept),
@@ -48,6 +56,12 @@ enum Sort {
     Full,
     Corrupt,
     Pooled,
+}
+
+/// The error of a statement on `conn`, with what follows from it for the connection.
+pub(crate) fn sorted_on(conn: &mut PgConnection, error: Error) -> (StoreError, Link) {
+    // Whatever the words, a connection that knows itself lost cannot have heard the end.
+    if conn.is_broken() { (StoreError::Unavailable(Box::new(error)), Link::Dropped) } else { sorted(error) }
 }
 
 /// A driver's error, with what follows from it for the connection.
@@ -92,10 +106,23 @@ struct NamedStatementsBehindPooler(#[source] BoxError);
 pub(crate) fn sorted_connecting(error: ConnectionError) -> StoreError {
     // 53300: the server is there, and full.
     const CROWDED: [&str; 3] = ["too many clients", "too many connections", "remaining connection slots"];
-    match &error {
-        ConnectionError::BadConnection(message) if CROWDED.iter().any(|text| message.contains(text)) => StoreError::Busy(Box::new(error)),
-        ConnectionError::InvalidConnectionUrl(_) | ConnectionError::InvalidCString(_) => StoreError::Rejected(Box::new(error)),
-        _ => StoreError::Unavailable(Box::new(error)),
+    // 28P01, 28000, 3D000, and what libpq says of a URL that it does not take: trying again changes nothing.
+    const MISTAKEN: [&str; 6] = [
+        "password authentication failed",
+        "no password supplied",
+        "no pg_hba.conf entry",
+        "does not exist",
+        "invalid connection option",
+        "invalid URI",
+    ];
+    let says =
+        |texts: &[&str]| matches!(&error, ConnectionError::BadConnection(message) if texts.iter().any(|text| message.contains(text)));
+    if says(&CROWDED) {
+        StoreError::Busy(Box::new(error))
+    } else if says(&MISTAKEN) || matches!(error, ConnectionError::InvalidConnectionUrl(_) | ConnectionError::InvalidCString(_)) {
+        StoreError::Rejected(Box::new(error))
+    } else {
+        StoreError::Unavailable(Box::new(error))
     }
 }
 

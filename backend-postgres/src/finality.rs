@@ -54,6 +54,11 @@ impl Default for Finality {
     }
 }
 
+pub(crate) const CANDIDATE: &str = "
+    SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM events_seq) AS event,
+           coalesce((SELECT updated_at_us FROM workflows ORDER BY updated_at_us DESC, seq DESC LIMIT 1),
+                    -9223372036854775808) AS updated_at_us";
+
 #[derive(QueryableByName)]
 struct Candidate {
     #[diesel(sql_type = BigInt)]
@@ -71,10 +76,6 @@ struct Writer {
 impl Finality {
     /// The furthest final mark. `conn` is in a transaction that reads the present at every statement.
     pub(crate) fn advance(&self, conn: &mut PgConnection) -> QueryResult<Mark> {
-        const CANDIDATE: &str = "
-            SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM events_seq) AS event,
-                   coalesce((SELECT updated_at_us FROM workflows ORDER BY updated_at_us DESC, seq DESC LIMIT 1),
-                            -9223372036854775808) AS updated_at_us";
         let Candidate { event, updated_at_us } = statement(CANDIDATE).get_result(conn)?;
         let candidate = Mark { event, updated_at_us };
         let mut awaited = writers(conn)?;

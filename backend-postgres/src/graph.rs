@@ -20,36 +20,36 @@ const INSERT_WORKFLOWS: &str = "
     ON CONFLICT (id) DO NOTHING
     RETURNING id, seq";
 
-const WORKFLOWS: &str = concat!("SELECT ", workflow_columns!(), " FROM workflows AS w WHERE w.id = ANY($1) ORDER BY w.seq");
+pub(crate) const WORKFLOWS: &str = concat!("SELECT ", workflow_columns!(), " FROM workflows AS w WHERE w.id = ANY($1) ORDER BY w.seq");
 
 // What a row lock had to wait for, it returns as it is then: this read is behind the lock.
-const LOCK_WORKFLOWS: &str =
+pub(crate) const LOCK_WORKFLOWS: &str =
     concat!("SELECT ", workflow_lock_columns!(), " FROM workflows AS w WHERE w.seq = ANY($1) ORDER BY w.seq FOR NO KEY UPDATE");
 const LOCK_FREE_WORKFLOWS: &str =
     concat!("SELECT ", workflow_lock_columns!(), " FROM workflows AS w WHERE w.seq = ANY($1) ORDER BY w.seq FOR NO KEY UPDATE SKIP LOCKED");
 
 const RESERVE_OPS: &str = "SELECT nextval('ops_seq') AS seq FROM generate_series(1, $1)";
 
-const OPS: &str = concat!("SELECT ", op_columns!(), " FROM ops AS o WHERE o.seq = ANY($1) ORDER BY o.seq");
+pub(crate) const OPS: &str = concat!("SELECT ", op_columns!(), " FROM ops AS o WHERE o.seq = ANY($1) ORDER BY o.seq");
 
-const OPS_BY_ID: &str = concat!(
+pub(crate) const OPS_BY_ID: &str = concat!(
     "SELECT ",
     op_columns!(),
     " FROM (SELECT DISTINCT workflow, id FROM unnest($1, $2) AS k (workflow, id)) AS k
       JOIN ops AS o ON o.workflow = k.workflow AND o.id = k.id ORDER BY o.seq"
 );
 
-const OPS_BY_DEDUP_KEY: &str = concat!(
+pub(crate) const OPS_BY_DEDUP_KEY: &str = concat!(
     "SELECT ",
     op_columns!(),
     " FROM (SELECT DISTINCT workflow, key FROM unnest($1, $2) AS k (workflow, key)) AS k
       JOIN ops AS o ON o.workflow = k.workflow AND o.dedup_key = k.key ORDER BY o.seq"
 );
 
-const OPS_WITH_STATUS: &str =
+pub(crate) const OPS_WITH_STATUS: &str =
     concat!("SELECT ", op_columns!(), " FROM ops AS o WHERE o.workflow = $1 AND o.status = ANY($2) ORDER BY o.seq");
 
-const DOWNSTREAM_CHILDREN: &str = concat!(
+pub(crate) const DOWNSTREAM_CHILDREN: &str = concat!(
     "SELECT d.parent AS edge_parent, d.required AS edge_required, ",
     op_columns!(),
     " FROM (SELECT DISTINCT op FROM unnest($1) AS f (op)) AS f
@@ -59,7 +59,7 @@ const DOWNSTREAM_CHILDREN: &str = concat!(
 );
 
 // UNION, not UNION ALL: each op is expanded once, however many paths lead to it.
-const DOWNSTREAM: &str = concat!(
+pub(crate) const DOWNSTREAM: &str = concat!(
     "WITH RECURSIVE reached AS (
          SELECT f.op FROM unnest($1) AS f (op)
          UNION
@@ -75,17 +75,17 @@ const DOWNSTREAM: &str = concat!(
      WHERE o.status IN ('pending', 'blocked')"
 );
 
-const UPSTREAM: &str = "
+pub(crate) const UPSTREAM: &str = "
     SELECT d.child, d.required, d.parent, p.id AS parent_id, p.status AS parent_status
       FROM op_dependencies AS d
       JOIN ops AS p ON p.seq = d.parent
      WHERE d.child = ANY($1)
      ORDER BY d.child, d.parent";
 
-const UNQUEUE_DELAYED: &str = "
+pub(crate) const UNQUEUE_DELAYED: &str = "
     WITH held AS MATERIALIZED (SELECT op FROM delayed WHERE op = ANY($1) ORDER BY op FOR UPDATE)
     DELETE FROM delayed WHERE op = ANY(ARRAY(SELECT op FROM held))";
-const UNQUEUE_READY: &str = "
+pub(crate) const UNQUEUE_READY: &str = "
     WITH held AS MATERIALIZED (SELECT op FROM ready WHERE op = ANY($1) ORDER BY op FOR UPDATE)
     DELETE FROM ready WHERE op = ANY(ARRAY(SELECT op FROM held))";
 

@@ -49,15 +49,15 @@ macro_rules! take_leases {
 pub(crate) const TAKE_LIVE_LEASES: &str = take_leases!("held.expires_at_us > clock.us AND held.acquired_at_us <= clock.us");
 pub(crate) const TAKE_EXPIRED_LEASES: &str = take_leases!("held.expires_at_us <= clock.us");
 
-const CLEAR_DELAYED: &str = "
+pub(crate) const CLEAR_DELAYED: &str = "
     WITH held AS MATERIALIZED (
-        SELECT d.op FROM ops AS o JOIN delayed AS d ON d.op = o.seq
-         WHERE o.workflow = ANY($1) ORDER BY d.op FOR UPDATE OF d)
+        SELECT op FROM delayed WHERE op = ANY(ARRAY(SELECT seq FROM ops WHERE workflow = ANY($1)))
+         ORDER BY op FOR UPDATE)
     DELETE FROM delayed WHERE op = ANY(ARRAY(SELECT op FROM held))";
-const CLEAR_READY: &str = "
+pub(crate) const CLEAR_READY: &str = "
     WITH held AS MATERIALIZED (
-        SELECT r.op FROM ops AS o JOIN ready AS r ON r.op = o.seq
-         WHERE o.workflow = ANY($1) ORDER BY r.op FOR UPDATE OF r)
+        SELECT op FROM ready WHERE op = ANY(ARRAY(SELECT seq FROM ops WHERE workflow = ANY($1)))
+         ORDER BY op FOR UPDATE)
     DELETE FROM ready WHERE op = ANY(ARRAY(SELECT op FROM held))";
 const CLEAR_LEASES: &str = concat!(
     "WITH held AS MATERIALIZED (
@@ -69,9 +69,9 @@ const CLEAR_LEASES: &str = concat!(
 pub(crate) const EXPIRED_LEASES: &str =
     concat!("SELECT ", lease_columns!(), " FROM leases WHERE expires_at_us <= (SELECT now_us()) ORDER BY expires_at_us, op LIMIT $1");
 
-const LEASES_OF: &str = concat!("SELECT ", lease_columns!(), " FROM leases WHERE op = ANY($1) ORDER BY op");
+pub(crate) const LEASES_OF: &str = concat!("SELECT ", lease_columns!(), " FROM leases WHERE op = ANY($1) ORDER BY op");
 
-const ATTEMPTS_BY_LEASE: &str = concat!(
+pub(crate) const ATTEMPTS_BY_LEASE: &str = concat!(
     "SELECT ",
     attempt_columns!(),
     " FROM (SELECT DISTINCT op, token, fence FROM unnest($1, $2, $3) AS k (op, token, fence)) AS k

@@ -26,6 +26,9 @@ mod graph;
 mod lease;
 mod migrate;
 mod options;
+mod own;
+#[cfg(test)]
+mod plans;
 mod read;
 mod store;
 mod tx;

@@ -18,7 +18,7 @@ use leasehold_sql::{attempt_columns, op_view_columns, policy_columns, rows, stat
 
 const LIST_WORKFLOWS: &str = concat!("SELECT ", workflow_columns!(), " FROM workflows AS w WHERE TRUE");
 
-const WORKFLOWS_SINCE: &str = concat!(
+pub(crate) const WORKFLOWS_SINCE: &str = concat!(
     "SELECT ",
     workflow_columns!(),
     " FROM workflows AS w
@@ -56,7 +56,7 @@ macro_rules! op_view {
 }
 
 // The page is cut before the other tables are joined to it.
-const LIST_OPS: &str = concat!(
+pub(crate) const LIST_OPS: &str = concat!(
     op_view!(),
     "WHERE o.seq = ANY(ARRAY(
          SELECT s.seq FROM ops AS s
@@ -64,9 +64,9 @@ const LIST_OPS: &str = concat!(
           ORDER BY s.seq LIMIT $4))
      ORDER BY o.seq"
 );
-const OP_VIEWS: &str = concat!(op_view!(), "WHERE o.seq = ANY($1) ORDER BY o.seq");
+pub(crate) const OP_VIEWS: &str = concat!(op_view!(), "WHERE o.seq = ANY($1) ORDER BY o.seq");
 
-const RESULTS: &str = "
+pub(crate) const RESULTS: &str = "
     SELECT o.seq AS op, s.result
       FROM ops AS o
      CROSS JOIN LATERAL (
@@ -108,8 +108,8 @@ macro_rules! events_since {
         )
     };
 }
-const EVENTS_SINCE: &str = events_since!("", "$3");
-const EVENTS_OF_WORKFLOW_SINCE: &str = events_since!("AND workflow = $3", "$4");
+pub(crate) const EVENTS_SINCE: &str = events_since!("", "$3");
+pub(crate) const EVENTS_OF_WORKFLOW_SINCE: &str = events_since!("AND workflow = $3", "$4");
 
 const POLICIES: &str = concat!("SELECT ", policy_columns!(), " FROM policies AS p ORDER BY p.queue, p.site");
 

@@ -3,8 +3,9 @@
 use crate::connection::{Connections, Link};
 use crate::migrate;
 use crate::options::PostgresOptions;
-use crate::tx::{PgTx, Session};
+use crate::tx::{PgTx, Session, search_path};
 use diesel::QueryableByName;
+use diesel::pg::PgConnection;
 use diesel::sql_types::Text;
 use leasehold_core::store::{Store, StoreError, StoreInfo, StoreResult, Tx, TxKind};
 use leasehold_sql::statement;
@@ -50,7 +51,7 @@ impl PostgresStore {
     /// # Errors
     /// As [`migrate`](migrate::migrate).
     pub fn open(options: PostgresOptions) -> StoreResult<Self> {
-        migrate::migrate(&options)?;
+        migrate(&options)?;
         Self::open_existing(options)
     }
 
@@ -69,6 +70,19 @@ impl PostgresStore {
     /// How many statements the steps of this store's transactions have sent; BEGIN and COMMIT are not among them.
     pub fn statements(&self) -> u64 {
         self.session.statements.load(Ordering::Relaxed)
+    }
+
+    pub(crate) const fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(crate) fn search_path(&self) -> String {
+        search_path(&self.options)
+    }
+
+    /// Lends a connection of the store's, outside any transaction.
+    pub(crate) fn borrow<T>(&self, kind: TxKind, run: impl FnOnce(&mut PgConnection) -> T) -> StoreResult<T> {
+        self.connections.with(kind, |link| run(&mut link.conn))
     }
 
     fn schema_version(&self) -> StoreResult<Option<migrate::SchemaVersion>> {

@@ -51,20 +51,59 @@ impl Session {
 /// statements to machine code costs more than any of them.
 fn begin(isolation: &str, options: &PostgresOptions) -> String {
     format!(
-        "BEGIN ISOLATION LEVEL {isolation}; SET LOCAL search_path TO {}, pg_temp; SET LOCAL statement_timeout TO {}; \
+        "BEGIN ISOLATION LEVEL {isolation}; SET LOCAL search_path TO {}; SET LOCAL statement_timeout TO {}; \
          SET LOCAL lock_timeout TO {}; SET LOCAL idle_in_transaction_session_timeout TO {}; SET LOCAL jit TO off",
-        options.schema.quoted(),
+        search_path(options),
         options.statement_timeout.as_millis(),
         options.lock_timeout.as_millis(),
         IDLE_TIMEOUT.as_millis(),
     )
 }
 
+/// Where the store's tables and functions are found, and nothing else.
+pub(crate) fn search_path(options: &PostgresOptions) -> String {
+    format!("{}, pg_temp", options.schema.quoted())
+}
+
+/// What a transaction runs on.
+enum Line<'c> {
+    /// A connection of the store's, which the transaction begins and ends.
+    Own { link: &'c mut Link, reconnect: &'c dyn Fn() -> StoreResult<Link> },
+    /// A connection of the application's, inside a transaction that it began and will end.
+    Lent(&'c mut PgConnection),
+}
+
+impl Line<'_> {
+    fn conn(&mut self) -> &mut PgConnection {
+        match self {
+            Self::Own { link, .. } => &mut link.conn,
+            Self::Lent(conn) => conn,
+        }
+    }
+
+    fn begin(&mut self, begin: &str) -> StoreResult<()> {
+        match self {
+            Self::Own { link, reconnect } => begin_on(link, begin, *reconnect),
+            Self::Lent(_) => Err(rejected("the application's transaction cannot be begun again")),
+        }
+    }
+
+    fn note_broken(&mut self) {
+        // Whether its own connection can still be used is the application's to judge.
+        if let Self::Own { link, .. } = self {
+            link.broken = true;
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        matches!(self, Self::Own { link, .. } if link.broken)
+    }
+}
+
 /// One transaction; it begins with its first step.
 pub(crate) struct PgTx<'c> {
-    link: &'c mut Link,
+    line: Line<'c>,
     session: &'c Session,
-    reconnect: &'c dyn Fn() -> StoreResult<Link>,
     kind: TxKind,
     open: bool,
     failed: Option<Failure>,
@@ -79,10 +118,18 @@ pub(crate) struct PgTx<'c> {
 
 impl<'c> PgTx<'c> {
     pub(crate) fn new(link: &'c mut Link, session: &'c Session, reconnect: &'c dyn Fn() -> StoreResult<Link>, kind: TxKind) -> Self {
+        Self::over(Line::Own { link, reconnect }, session, kind)
+    }
+
+    /// The steps on a connection of the application's, whose transaction is open and stays so.
+    pub(crate) fn lent(conn: &'c mut PgConnection, session: &'c Session) -> Self {
+        Self { open: true, ..Self::over(Line::Lent(conn), session, TxKind::Client) }
+    }
+
+    fn over(line: Line<'c>, session: &'c Session, kind: TxKind) -> Self {
         Self {
-            link,
+            line,
             session,
-            reconnect,
             kind,
             open: false,
             failed: None,
@@ -127,7 +174,7 @@ impl<'c> PgTx<'c> {
         }
         self.begin()?;
         self.session.statements.fetch_add(1, Ordering::Relaxed);
-        run(&mut self.link.conn).map_err(|error| self.fail_with(error))
+        run(self.line.conn()).map_err(|error| self.fail_with(error))
     }
 
     /// Ends the transaction's luck: every further step fails.
@@ -139,8 +186,10 @@ impl<'c> PgTx<'c> {
     }
 
     fn fail_with(&mut self, error: diesel::result::Error) -> StoreError {
-        let (error, link) = error::sorted(error);
-        self.link.broken |= link == error::Link::Dropped;
+        let (error, link) = error::sorted_on(self.line.conn(), error);
+        if link == error::Link::Dropped {
+            self.line.note_broken();
+        }
         self.fail(error)
     }
 
@@ -156,7 +205,7 @@ impl<'c> PgTx<'c> {
             return Ok(());
         }
         let begin = if self.kind == TxKind::Read { &self.session.begin_read } else { &self.session.begin };
-        begin_on(self.link, begin, self.reconnect).map_err(|error| self.fail(error))?;
+        self.line.begin(begin).map_err(|error| self.fail(error))?;
         self.open = true;
         Ok(())
     }
@@ -179,9 +228,9 @@ impl<'c> PgTx<'c> {
 
     /// Takes the mark before the transaction begins.
     pub(crate) fn take_mark(&mut self) -> StoreResult<Mark> {
-        begin_on(self.link, self.session.begin(), self.reconnect).map_err(|error| self.fail(error))?;
+        self.line.begin(self.session.begin()).map_err(|error| self.fail(error))?;
         self.open = true;
-        let taken = self.session.finality.advance(&mut self.link.conn).map_err(|error| self.fail_with(error))?;
+        let taken = self.session.finality.advance(self.line.conn()).map_err(|error| self.fail_with(error))?;
         self.commit()?;
         self.mark = Some(taken);
         Ok(taken)
@@ -200,17 +249,17 @@ impl<'c> PgTx<'c> {
         if !std::mem::take(&mut self.open) {
             return Ok(());
         }
-        self.link.conn.batch_execute("COMMIT").map_err(|error| self.fail_with(error))
+        self.line.conn().batch_execute("COMMIT").map_err(|error| self.fail_with(error))
     }
 
     /// Rolls back; where that fails the connection is closed, which makes the server do it.
     pub(crate) fn roll_back(&mut self) {
-        if !std::mem::take(&mut self.open) || self.link.broken {
+        if !std::mem::take(&mut self.open) || self.line.is_broken() {
             return;
         }
-        if let Err(error) = self.link.conn.batch_execute("ROLLBACK") {
+        if let Err(error) = self.line.conn().batch_execute("ROLLBACK") {
             tracing::debug!(%error, "the connection is closed instead of a rollback");
-            self.link.broken = true;
+            self.line.note_broken();
         }
     }
 }
@@ -235,7 +284,7 @@ fn send_begin(link: &mut Link, begin: &str) -> StoreResult<()> {
     sent.map_err(|error| {
         // Whatever went wrong half-way through the message, a fresh connection is surely outside a transaction.
         link.broken = true;
-        error::sorted(error).0
+        error::sorted_on(&mut link.conn, error).0
     })
 }
 

@@ -36,7 +36,7 @@ const INSERT_EDGES: &str = "
     SELECT child, parent, required FROM unnest($1, $2, $3) AS e (child, parent, required) ORDER BY child, parent";
 
 // The workflow's lock is the ops' lock: their rows need none of their own.
-const UPDATE_OPS: &str = "
+pub(crate) const UPDATE_OPS: &str = "
     UPDATE ops AS o
        SET status = c.next, unmet = c.unmet, broken = c.broken, fence = coalesce(c.fence, o.fence),
            failures = coalesce(c.failures, o.failures), losses = coalesce(c.losses, o.losses),
@@ -96,7 +96,7 @@ const INSERT_EVENTS: &str = "
 
 // The rows are held locked. Nothing that this transaction wrote counts as committed: rows with its own xmin are left
 // out of `latest`, but what they already say is not taken back.
-const UPDATE_WORKFLOWS: &str = "
+pub(crate) const UPDATE_WORKFLOWS: &str = "
     WITH latest AS MATERIALIZED (
         SELECT updated_at_us FROM workflows WHERE xmin <> pg_current_xact_id()::xid
          ORDER BY updated_at_us DESC, seq DESC LIMIT 1)
