@@ -24,6 +24,9 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 /// A recount reads every op, so it may take at most this part of the time.
 const RECOUNT_SHARE: u32 = 20;
 
+/// Queues' names line up at this width.
+const QUEUE_WIDTH: usize = 14;
+
 /// Further failures scroll everything else away; they are told at the end.
 const FAILURES_TOLD: usize = 20;
 
@@ -167,14 +170,26 @@ impl Progress {
         }
     }
 
-    /// Leaves the bars as they are, after one last look.
+    /// One last look; lines that stay take the place of the bars.
     pub(crate) async fn finish(&self, client: &Client) {
         self.state().recount_from = None;
         self.state().line_from = None;
         if let Err(error) = self.look(client).await {
             tracing::debug!(error = &error as &dyn std::error::Error, "cannot look how the workflow stands");
         }
-        self.state().bars.values().for_each(ProgressBar::abandon);
+        let state = std::mem::take(&mut *self.state());
+        for bar in state.bars.values() {
+            bar.finish_and_clear();
+        }
+        for (queue, counts) in state.tally.queues().filter(|(queue, _)| state.bars.contains_key(*queue)) {
+            self.screen.say(&format!(
+                "{:>QUEUE_WIDTH$}  {}/{} succeeded, {}",
+                queue.as_str(),
+                counts.succeeded,
+                counts.total,
+                counts.rest()
+            ));
+        }
     }
 
     fn tell_failure(&self, notice: &Notice, retried: bool) {
@@ -234,8 +249,8 @@ fn millis(span: Duration) -> u64 {
 }
 
 fn new_bar(queue: &QueueName) -> ProgressBar {
-    let style = ProgressStyle::with_template("{prefix:>14} [{wide_bar}] {pos}/{len}  {msg}");
-    let bar = ProgressBar::new(0).with_prefix(queue.to_string());
+    let style = ProgressStyle::with_template("{prefix} [{wide_bar}] {pos}/{len}  {msg}");
+    let bar = ProgressBar::new(0).with_prefix(format!("{:>QUEUE_WIDTH$}", queue.as_str()));
     match style {
         Ok(style) => bar.with_style(style.progress_chars("=> ")),
         Err(_) => bar,

@@ -64,10 +64,8 @@ impl Screen {
     /// Tells people; programs hear of it by [`Screen::event`].
     pub(crate) fn say(&self, text: &str) {
         match &self.style {
-            Style::Bars(bars) => {
-                // The terminal may be gone; the run goes on.
-                let _ = bars.println(text);
-            }
+            // The bars' own println fills lines with blanks, and a terminal's scrollback would join them.
+            Style::Bars(bars) => bars.suspend(|| to_stderr(text)),
             Style::Lines => to_stderr(text),
             Style::Json | Style::Quiet => {}
         }
@@ -105,6 +103,7 @@ impl Screen {
 }
 
 fn to_stderr(text: &str) {
+    // The terminal may be gone; the run goes on.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

@@ -3,7 +3,7 @@
 set -eu
 
 # Tracked files only, or else everything but what builds and runs leave behind: a run must not see its own traces.
-if ! git ls-files >"$LEASEHOLD_ARTIFACTS/files.txt" 2>/dev/null || ! [ -s "$LEASEHOLD_ARTIFACTS/files.txt" ]; then
+if ! git -c core.quotePath=false ls-files >"$LEASEHOLD_ARTIFACTS/files.txt" 2>/dev/null || ! [ -s "$LEASEHOLD_ARTIFACTS/files.txt" ]; then
     find . -type f ! -path './.git/*' ! -path './target/*' ! -path './.leasehold/*' | sed 's,^\./,,' | LC_ALL=C sort \
         >"$LEASEHOLD_ARTIFACTS/files.txt"
 fi

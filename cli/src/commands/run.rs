@@ -96,10 +96,12 @@ pub(crate) async fn run(args: &RunArgs, global: &GlobalArgs) -> Result<Exit, Cli
     progress.follow(handle.id());
     let ended = if found.status.is_ended() { Ended::Before } else { work(&engine, &handle, &progress, &screen, &mut signals).await? };
     engine.flush_observers(LAST_NOTICES).await;
-    progress.finish(&client).await;
+    if ended == Ended::Now {
+        progress.finish(&client).await;
+    }
     let left = report::Report { screen: &screen, client: &client, id: handle.id(), print: plan.print, begun, store: store::option(global) };
     let exit = left.tell(ended == Ended::Before, engine.notices_dropped()).await?;
-    tidy(scratch, guard);
+    tidy(engine, guard, scratch);
     Ok(exit)
 }
 
@@ -147,6 +149,7 @@ async fn work(
     let shutdown = running.shutdown();
     tokio::select! {
         ended = shutdown => ended?,
+        () = progress.watch(&client) => unreachable!("it watches for ever"),
         signal = signals.next() => {
             if stopped {
                 screen.say_always(&format!("{signal}: stopped"));
@@ -210,6 +213,11 @@ fn stored(found: &WorkflowSnapshot) -> Plan {
     Plan { id: found.id.clone(), target: Target::Stored, policies: Vec::new(), print }
 }
 
+/// Whether `leasehold run` made the workflow: then its ops name its id as their agent.
+pub(crate) fn made_by_run(workflow: &WorkflowSnapshot) -> bool {
+    workflow.metadata.decode::<Map<String, Value>>().is_ok_and(|metadata| metadata.contains_key(METADATA_KEY))
+}
+
 /// What marks the ops of a run. Only runs of the same workflow take them: what another run left in the store, perhaps
 /// because it was stopped for a reason, does not begin to move when this one works there.
 fn own_agent(id: &WorkflowId) -> Result<AgentName, CliError> {
@@ -240,8 +248,9 @@ fn say_begin(screen: &Screen, handle: &WorkflowHandle, found: &WorkflowSnapshot,
     );
 }
 
-/// Ends the guard before the folder goes, so that both happen once.
-fn tidy(scratch: TempDir, guard: Arc<Guard>) {
+/// Ends the guard once the engine's handlers have let go of it; only then is the folder nobody's.
+fn tidy(engine: Engine, guard: Arc<Guard>, scratch: TempDir) {
+    drop(engine);
     drop(guard);
     drop(scratch);
 }

@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use super::http::{HttpInput, HttpOutput, Requester};
 use super::shell::{self, Attempt, Scratch, ShellInput, ShellOutput, Stdin, Surroundings, Tap};
+use crate::commands::run::made_by_run;
 use crate::exit::with_causes;
 use crate::guard::Guard;
 use crate::screen::Screen;
@@ -22,12 +23,12 @@ pub(crate) struct ShellHandler {
     /// Where each attempt gets its folder.
     scratch: PathBuf,
     screen: Arc<Screen>,
-    inputs: WorkflowInputs,
+    workflows: Workflows,
 }
 
 impl ShellHandler {
     pub(crate) fn new(guard: Arc<Guard>, scratch: PathBuf, screen: Arc<Screen>) -> Self {
-        Self { guard, scratch, screen, inputs: WorkflowInputs::default() }
+        Self { guard, scratch, screen, workflows: Workflows::default() }
     }
 }
 
@@ -35,11 +36,11 @@ impl ShellHandler {
 impl Handler for ShellHandler {
     async fn run(&self, ctx: OpContext) -> Result<Json, HandlerError> {
         let input: ShellInput = decode(&ctx)?;
-        let workflow_input = self.inputs.of(&ctx).await?;
+        let workflow = self.workflows.of(&ctx).await?;
         let results = ctx.dependencies().await?;
         let stdin = stdin(&ctx, &input, &results).await?;
         let parent = self.scratch.clone();
-        let scratch = tokio::task::spawn_blocking(move || Scratch::create(&parent, &workflow_input, &results)).await?;
+        let scratch = tokio::task::spawn_blocking(move || Scratch::create(&parent, &workflow.input, &results)).await?;
         let scratch =
             scratch.map_err(|error| HandlerError::retryable(format!("the op's folder cannot be made: {error}")).code("scratch"))?;
         let success = shell::run(
@@ -64,7 +65,11 @@ impl Handler for ShellHandler {
             ctx.attach(artifact)?;
         }
         for spec in &success.emitted {
-            ctx.emit(described(spec))?;
+            let op = described(spec);
+            ctx.emit(match &workflow.agent {
+                Some(agent) => op.agent(agent.as_str()),
+                None => op,
+            })?;
         }
         encode(&success.output)
     }
@@ -190,26 +195,36 @@ fn handler_error(failure: Failure) -> HandlerError {
     }
 }
 
-/// The inputs of workflows, which never change: read once a workflow and not once an op.
-#[derive(Debug, Default)]
-struct WorkflowInputs(Mutex<HashMap<WorkflowId, Json>>);
+/// What never changes of a workflow: read once a workflow and not once an op.
+#[derive(Debug, Clone)]
+struct Constant {
+    input: Json,
+    /// What the ops that its ops emit must name, so that only its own runs take them.
+    agent: Option<WorkflowId>,
+}
 
-impl WorkflowInputs {
+#[derive(Debug, Default)]
+struct Workflows(Mutex<HashMap<WorkflowId, Constant>>);
+
+impl Workflows {
     /// A run has one workflow, and works on few others.
     const KEPT_MAX: usize = 64;
 
-    async fn of(&self, ctx: &OpContext) -> Result<Json, HandlerError> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(ctx.workflow_id()).cloned();
-        if let Some(input) = known {
-            return Ok(input);
+    async fn of(&self, ctx: &OpContext) -> Result<Constant, HandlerError> {
+        let id = ctx.workflow_id();
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        if let Some(constant) = known {
+            return Ok(constant);
         }
-        let input = ctx.client().snapshot(ctx.workflow_id()).await?.input;
+        let snapshot = ctx.client().snapshot(id).await?;
+        let agent = made_by_run(&snapshot).then(|| id.clone());
+        let constant = Constant { input: snapshot.input, agent };
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= Self::KEPT_MAX {
             kept.clear();
         }
-        kept.insert(ctx.workflow_id().clone(), input.clone());
-        Ok(input)
+        kept.insert(id.clone(), constant.clone());
+        Ok(constant)
     }
 }
 

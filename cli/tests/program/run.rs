@@ -173,16 +173,24 @@ fn two_runs_of_one_file_share_the_work() {
 
 #[test]
 fn what_another_run_left_in_the_store_does_not_begin_to_move() {
-    let sandbox = file(&[op("a", WAITING), op("b", "command = 'echo b >> log'\nafter = ['a']")]);
-    let running = sandbox.spawn(&["run", "w.toml", "--grace", "100ms"]);
+    let emit = r#"echo '{"id":"emitted","kind":"shell","queue":"one","command":"echo emitted >> log"}' > $LEASEHOLD_EMIT"#;
+    let sandbox = Sandbox::with(&format!(
+        "name = 'w'\n[queues.one]\nmax_in_flight = 1\n{}{}",
+        op("a", &format!("{WAITING}\nqueue = 'one'")),
+        op("list", &format!("command = '''{emit}'''")),
+    ));
+    let running = sandbox.spawn(&["run", "w.toml", "--grace", "100ms", "--workers", "2"]);
     sandbox.until_file("a.pid");
+    let ops = |what: &str| sandbox.leasehold(&["list", "--json", "--name", "w"]).ok().json()[0]["ops"][what].as_i64();
+    until("the other op is added", || ops("total") == Some(3));
     running.signal("INT");
     running.end().code(130);
     sandbox.write("go", "");
     sandbox.write("other.toml", &format!("name = 'other'\n{}", op("c", "command = 'echo c >> log'")));
     sandbox.leasehold(&["run", "other.toml"]).ok();
-    assert_eq!(sandbox.read("log"), "c\n");
-    assert_eq!(sandbox.leasehold(&["list", "--json", "--name", "w"]).ok().json()[0]["ops"]["ready"], 1);
+    assert_eq!((sandbox.read("log").as_str(), ops("ready")), ("c\n", Some(2)));
+    sandbox.run().ok();
+    assert_eq!((sandbox.read("log").lines().count(), ops("succeeded")), (3, Some(3)));
 }
 
 #[test]

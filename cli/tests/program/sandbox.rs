@@ -52,6 +52,9 @@ impl Sandbox {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
         command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
+        for proxy in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
+            command.env_remove(proxy);
+        }
         command.env_remove("LEASEHOLD_LOG").env("TMPDIR", self.temporary.path());
         command
     }
@@ -82,9 +85,9 @@ impl Sandbox {
         std::fs::read_dir(self.temporary.path()).unwrap().count()
     }
 
-    /// Waits until the file `name` is there.
+    /// Waits until the file `name` is there and says something: a shell makes it before it writes.
     pub(crate) fn until_file(&self, name: &str) {
-        until(&format!("waiting for the file {name}"), || self.has(name));
+        until(&format!("waiting for the file {name}"), || std::fs::metadata(self.path(name)).is_ok_and(|file| file.len() > 0));
     }
 }
 
@@ -162,7 +165,8 @@ impl Done {
 
 /// Whether the process `pid` runs. One that has ended and was not waited for yet does not.
 pub(crate) fn runs(pid: &str) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())) else {
+    let pid: u32 = pid.trim().parse().unwrap();
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
     };
     stat.rsplit(')').next().is_some_and(|rest| !rest.trim_start().starts_with('Z'))

@@ -63,6 +63,14 @@ fn the_input_is_a_file_and_a_variable_for_each_plain_value() {
 }
 
 #[test]
+fn variables_of_an_op_that_started_leasehold_are_not_passed_on() {
+    let sandbox = file(&[op("a", "command = 'echo ${LEASEHOLD_INPUT_WHO-none} $LEASEHOLD_OP'")]);
+    let run = sandbox.command(&["run", "w.toml"]).env("LEASEHOLD_INPUT_WHO", "outer").env("LEASEHOLD_OP", "outer").status().unwrap();
+    assert!(run.success());
+    assert_eq!(sandbox.op("a")["op"]["result"]["stdout"], "none a\n");
+}
+
+#[test]
 fn results_of_all_dependencies_are_lines_of_one_file() {
     let sandbox = file(&[
         op("a", "command = 'echo 1'"),

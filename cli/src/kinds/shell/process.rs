@@ -1,6 +1,7 @@
 //! Running one command in a process group of its own, which is stopped as a whole.
 
 use super::capture::{Capture, Captured, Tap, capture};
+use super::input::RESERVED_PREFIX;
 use crate::guard::Guard;
 use crate::kinds::output::Keep;
 use nix::sys::signal::{Signal, killpg};
@@ -85,6 +86,10 @@ pub(super) async fn run(spec: ProcessSpec, cancel: &CancellationToken, tap: Opti
 
 fn command(spec: &ProcessSpec) -> tokio::process::Command {
     let mut command = tokio::process::Command::new(&spec.program);
+    // Where leasehold was itself started by an op, that op's variables must not pass for this one's.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(RESERVED_PREFIX.as_bytes())) {
+        command.env_remove(name);
+    }
     command.args(&spec.arguments).envs(spec.env.iter().map(|(name, value)| (name, value)));
     if let Some(cwd) = &spec.cwd {
         command.current_dir(cwd);
