@@ -25,7 +25,8 @@ pub fn run_with(harness: impl Harness, arguments: &Arguments) -> Conclusion {
         .map(|case| {
             let lacking = probe.is_ok() && !case.needs.iter().all(offers);
             let harness = Arc::clone(&harness);
-            Trial::test(case.name, move || run_case(case, harness.as_ref()).map_err(failed)).with_ignored_flag(lacking)
+            Trial::test(case.name, move || run_case(case, harness.as_ref()).map_err(|error| failed(error.as_ref())))
+                .with_ignored_flag(lacking)
         })
         .collect();
     drop(probe);
@@ -47,7 +48,7 @@ fn run_case(case: &Case, harness: &dyn Harness) -> Result<(), BoxError> {
 }
 
 /// An error with all its causes: a store's error alone says only how it was sorted.
-fn failed(error: BoxError) -> Failed {
+fn failed(error: &(dyn Error + Send + Sync + 'static)) -> Failed {
     let mut text = error.to_string();
     let mut cause: Option<&(dyn Error + 'static)> = error.source();
     while let Some(error) = cause {

@@ -1,8 +1,9 @@
 //! The engine's verbs, each as one short call in a transaction of its own.
 
 use crate::World;
-use crate::scenario::{LEASE, Planted, Scenario, json, name};
+use crate::scenario::{LEASE, json, name};
 use crate::world::{Lost, transact};
+use crate::{Planted, Scenario};
 use leasehold_core::model::{
     ErrorClass, KindName, LeaseToken, Limits, Micros, OpError, QueuePolicy, RateLimit, RequestId, WorkerName, WorkflowSpec,
 };

@@ -17,7 +17,7 @@ cases! {
     random_histories_of_limited_queues_agree_with_the_specification proves ["Q1", "Q2", "Q5", "L8"];
 }
 
-/// SplitMix64: the same numbers for a seed everywhere, and a seed is all that a failure has to tell.
+/// The same numbers for a seed everywhere, and a seed is all that a failure has to tell.
 struct Chance(u64);
 
 impl Chance {
@@ -71,7 +71,7 @@ const QUEUES: [&str; 3] = ["p", "q", "r"];
 fn graph(chance: &mut Chance, prefix: &str, there: &[String]) -> Scenario {
     let mut scenario = Scenario::new();
     let mut ids: Vec<String> = there.to_vec();
-    for at in 0..1 + chance.below(7) {
+    for at in 0..=chance.below(7) {
         let id = format!("{prefix}{at}");
         scenario = scenario.op(&id).kind(&format!("k{}", chance.below(3))).queue(QUEUES.get(chance.below(3)).copied().unwrap_or("p"));
         let priority = i32::try_from(chance.below(3)).unwrap_or(0);
@@ -142,7 +142,7 @@ impl Pair<'_> {
     /// Ends some of what is held, alive or not, each in its own way.
     fn finish(&mut self, chance: &mut Chance) -> Outcome {
         let mut batch: Vec<(Finish, Finish)> = Vec::new();
-        for _ in 0..1 + chance.below(4) {
+        for _ in 0..=chance.below(4) {
             if self.held.is_empty() {
                 break;
             }

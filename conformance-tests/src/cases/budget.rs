@@ -163,7 +163,7 @@ fn emitting_1000_ops_costs_as_many_statements_as_emitting_10(w: &mut World) -> O
         |size| {
             let planted = Scenario::new().op("a").leased_by("w1").op("end").after(&["a"]).build(w)?;
             let emitted = (0..size).fold(Scenario::new(), |scenario, at| scenario.op(&format!("x{at}")).kind("x").before(&["end"]));
-            let item = super::graph::emitting(w, &planted.claimed("a"), &emitted)?;
+            let item = super::emit::emitting(w, &planted.claimed("a"), &emitted)?;
             Ok(vec![item])
         },
         |batch| finish(w, &batch),

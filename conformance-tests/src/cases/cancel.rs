@@ -144,6 +144,7 @@ fn canceling_what_is_not_there_is_refused(w: &mut World) -> Outcome {
     let call = CancelWorkflow { request: RequestId::random(), actor: Actor::new("ann"), workflow: name("nowhere") };
     let outcome = w.cancel_with(&call);
     assert!(matches!(&outcome, Err(TransitionError::NoWorkflow(id)) if id.as_str() == "nowhere"), "{outcome:?}");
+    assert_eq!(w.read(|tx| tx.act(call.request))?, None, "what was refused was not done");
     Ok(())
 }
 

@@ -110,7 +110,7 @@ fn a_failed_attempt_leaves_no_artifact_and_no_record(w: &mut World) -> Outcome {
     let planted = Scenario::new().op("a").leased_by("w1").op("x").build(w)?;
     let claimed = planted.claimed("a");
     // It would have succeeded, but for what it emits.
-    let Finish { end, .. } = super::graph::emitting(w, &claimed, &Scenario::new().op("x").input("2"))?;
+    let Finish { end, .. } = super::emit::emitting(w, &claimed, &Scenario::new().op("x").input("2"))?;
     let End::Complete { emitted, .. } = end else { panic!("it is a completion") };
     let end = End::Complete { result: json("1"), artifacts: vec![artifact("report", b"x")], records: vec![record("k", "1")], emitted };
     assert!(matches!(w.finish_one(Finish { end, ..completion(&claimed, "1") })?, Ended::Failed { .. }));

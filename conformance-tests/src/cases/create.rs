@@ -210,7 +210,7 @@ fn deep_json_is_stored_as_given(w: &mut World) -> Outcome {
 }
 
 fn integers_beyond_two_to_the_53_are_kept_exactly(w: &mut World) -> Outcome {
-    let numbers = r#"[9007199254740993,-9223372036854775808,18446744073709551615,1.0,1e2,-0.0]"#;
+    let numbers = "[9007199254740993,-9223372036854775808,18446744073709551615,1.0,1e2,-0.0]";
     let planted = Scenario::new().op("a").input(numbers).build(w)?;
     let claimed = w.claim_one("w1")?;
     assert_eq!(claimed.input.as_str(), numbers);

@@ -1,6 +1,7 @@
 //! The promises, in files by concern. Files under `steps` are about single steps of the storage contract, the others
 //! about the engine's verbs on top of it.
 
+mod add;
 mod admission;
 mod agreement;
 mod boundary;
@@ -9,16 +10,19 @@ mod cancel;
 mod claim;
 mod complete;
 mod create;
+mod emit;
 mod events;
 mod fail;
 mod faults;
 mod graph;
 mod identity;
 mod race;
+mod rate;
 mod reads;
 mod recover;
 mod retry;
 mod steps;
+mod stress;
 
 use crate::Case;
 
@@ -28,10 +32,13 @@ const FILES: &[&[Case]] = &[
     steps::write::CASES,
     steps::lease::CASES,
     steps::claim::CASES,
+    steps::lanes::CASES,
     steps::read::CASES,
     create::CASES,
     identity::CASES,
     graph::CASES,
+    add::CASES,
+    emit::CASES,
     claim::CASES,
     boundary::CASES,
     complete::CASES,
@@ -40,9 +47,11 @@ const FILES: &[&[Case]] = &[
     retry::CASES,
     cancel::CASES,
     admission::CASES,
+    rate::CASES,
     events::CASES,
     reads::CASES,
     race::CASES,
+    stress::CASES,
     budget::CASES,
     faults::CASES,
     agreement::CASES,
@@ -51,6 +60,7 @@ const FILES: &[&[Case]] = &[
 /// Every case there is.
 pub const CASES: &[Case] = &joined::<{ count() }>();
 
+#[expect(clippy::indexing_slicing, reason = "the compiler runs it, and stops at an index out of bounds")]
 const fn count() -> usize {
     let mut count = 0;
     let mut at = 0;
@@ -61,6 +71,7 @@ const fn count() -> usize {
     count
 }
 
+#[expect(clippy::indexing_slicing, reason = "the compiler runs it, and stops at an index out of bounds")]
 const fn joined<const N: usize>() -> [Case; N] {
     let mut cases = [FILES[0][0]; N];
     let (mut file, mut at, mut to) = (0, 0, 0);

@@ -2,14 +2,13 @@
 
 use crate::case::cases;
 use crate::scenario::LEASE;
-use crate::verbs::{completion, failure, limit, permanent_failure};
+use crate::verbs::{completion, failure, permanent_failure};
 use crate::{Outcome, Planted, Scenario, World};
 use leasehold_core::model::RetryPolicy;
 use leasehold_core::state::{OpStatus, WorkflowStatus};
 use leasehold_core::store::{BoxError, StoreError, StoreResult};
 use leasehold_core::transitions::{CreateOutcome, Ended, HeartbeatOutcome, TransitionError};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 cases! {
     of_many_creators_one_creates_and_the_others_attach proves ["I2", "S9"];
@@ -26,18 +25,14 @@ cases! {
     of_a_cancel_and_a_completion_one_wins_and_all_agree proves ["S6"];
     nothing_survives_a_cancel_that_races_a_claim proves ["S6"];
     nothing_added_or_emitted_survives_a_cancel proves ["S6"];
-    a_limit_is_not_exceeded_at_any_instant proves ["Q1"];
-    a_rate_is_not_exceeded_by_many_claims proves ["Q1"];
     two_repairs_of_one_op_retry_it_once proves ["S5", "L12"];
-    many_workers_drain_a_graph_and_every_op_succeeds_once proves ["L1", "S3", "S7", "Q1"];
-    many_handles_drain_a_graph_and_every_op_succeeds_once proves ["L1", "S3", "S7", "B3"] needs [SecondHandle];
 }
 
 /// How often each pair of calls meets.
 const ROUNDS: usize = 25;
 
 /// Runs both at the same moment.
-fn at_once<A: Send, B: Send>(
+pub(super) fn at_once<A: Send, B: Send>(
     first: impl FnOnce() -> Result<A, BoxError> + Send,
     second: impl FnOnce() -> Result<B, BoxError> + Send,
 ) -> Result<(A, B), BoxError> {
@@ -84,7 +79,7 @@ fn of_many_creators_one_creates_and_the_others_attach(w: &mut World) -> Outcome 
 fn a_creator_that_rolls_back_hides_nobodys_workflow(w: &mut World) -> Outcome {
     for round in 0..ROUNDS {
         let spec = Scenario::new().id(&format!("w{round}")).identity("x").op("a").spec(w);
-        let row = crate::scenario::new_workflow(&spec, w.now());
+        let row = crate::plant::new_workflow(&spec, w.now());
         let giving_up = || -> Result<(), BoxError> {
             let outcome = w.tx(|tx| -> StoreResult<()> {
                 tx.insert_workflows(std::slice::from_ref(&row))?;
@@ -286,7 +281,7 @@ fn nothing_survives_a_cancel_that_races_a_claim(w: &mut World) -> Outcome {
 fn nothing_added_or_emitted_survives_a_cancel(w: &mut World) -> Outcome {
     for round in 0..ROUNDS {
         let planted = Scenario::new().op("a").leased_by("w1").op("open").build(w)?;
-        let emit = super::graph::emitting(w, &planted.claimed("a"), &Scenario::new().op("x").op("y").after(&["x"]))?;
+        let emit = super::emit::emitting(w, &planted.claimed("a"), &Scenario::new().op("x").op("y").after(&["x"]))?;
         let adding = || -> Result<(), BoxError> {
             if round % 2 == 0 {
                 w.finish_one(emit)?;
@@ -305,67 +300,6 @@ fn nothing_added_or_emitted_survives_a_cancel(w: &mut World) -> Outcome {
     Ok(())
 }
 
-/// Workers claim and complete; whenever one looks, no more leases than the limit are there.
-fn a_limit_is_not_exceeded_at_any_instant(w: &mut World) -> Outcome {
-    const LIMIT: u32 = 3;
-    const OPS: usize = 90;
-    w.set_policies(&[limit("q", LIMIT)])?;
-    let scenario = (0..OPS).fold(Scenario::new(), |scenario, at| scenario.op(&at.to_string()).kind(&format!("k{}", at % 3)).queue("q"));
-    let planted = scenario.build(w)?;
-    let done = AtomicUsize::new(0);
-    let watching = AtomicBool::new(true);
-    std::thread::scope(|scope| -> Outcome {
-        let watcher = scope.spawn(|| -> Result<usize, BoxError> {
-            let mut looks = 0;
-            while watching.load(Ordering::SeqCst) {
-                let leases = w.read(|tx| tx.totals())?.leases_live;
-                assert!(leases <= i64::from(LIMIT), "{leases} leases at once");
-                looks += 1;
-            }
-            Ok(looks)
-        });
-        let workers: Vec<_> = (0..3)
-            .map(|_| {
-                scope.spawn(|| -> Outcome {
-                    while done.load(Ordering::SeqCst) < OPS {
-                        for op in w.claim("w1", 2)? {
-                            w.complete_one(&op, "1")?;
-                            done.fetch_add(1, Ordering::SeqCst);
-                        }
-                    }
-                    Ok(())
-                })
-            })
-            .collect();
-        let worked: Outcome =
-            workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        watching.store(false, Ordering::SeqCst);
-        let looks = watcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        worked?;
-        assert!(looks > 0, "somebody looked");
-        Ok(())
-    })?;
-    assert_eq!(w.workflow(&planted.id)?.status, WorkflowStatus::Succeeded);
-    Ok(())
-}
-
-fn a_rate_is_not_exceeded_by_many_claims(w: &mut World) -> Outcome {
-    w.set_policies(&[crate::verbs::rate("q", 1.0, 5)])?;
-    let scenario = (0..40).fold(Scenario::new(), |scenario, at| scenario.op(&at.to_string()).kind("k").queue("q"));
-    scenario.build(w)?;
-    for expected in [5, 2] {
-        let (first, second) = at_once(
-            || Ok((0..4).map(|_| w.claim("w1", 3).map(|ops| ops.len())).sum::<Result<usize, _>>()?),
-            || Ok((0..4).map(|_| w.claim("w2", 3).map(|ops| ops.len())).sum::<Result<usize, _>>()?),
-        )?;
-        // A claim passes over a gate that another holds, so what both left is fetched in peace.
-        let rest = (0..3).map(|_| w.claim("w3", 3).map(|ops| ops.len())).sum::<Result<usize, _>>()?;
-        assert_eq!(first + second + rest, expected, "tokens are spent once");
-        w.clock().advance(leasehold_core::model::Micros::from_secs(2))?;
-    }
-    Ok(())
-}
-
 fn two_repairs_of_one_op_retry_it_once(w: &mut World) -> Outcome {
     for _ in 0..ROUNDS {
         let planted = Scenario::new().op("a").failed().op("b").after(&["a"]).build(w)?;
@@ -374,61 +308,4 @@ fn two_repairs_of_one_op_retry_it_once(w: &mut World) -> Outcome {
         assert_eq!(w.drain("w1")?, 2);
     }
     Ok(())
-}
-
-/// Layers of ops with edges to two of the layer above, some failing once.
-fn drained_by_many(worlds: &[&World]) -> Outcome {
-    const LAYERS: usize = 6;
-    const WIDTH: usize = 8;
-    let Some(world) = worlds.first() else { return Err("somebody must work".into()) };
-    let retry =
-        RetryPolicy { jitter: leasehold_core::model::Jitter::None, base: crate::scenario::microseconds(1), ..RetryPolicy::default() };
-    let mut scenario = Scenario::new();
-    for layer in 0..LAYERS {
-        for at in 0..WIDTH {
-            scenario = scenario.op(&format!("{layer}.{at}")).kind("k").retry(retry);
-            if layer > 0 {
-                scenario = scenario.after(&[&format!("{}.{at}", layer - 1), &format!("{}.{}", layer - 1, (at + 1) % WIDTH)]);
-            }
-        }
-    }
-    let planted = scenario.build(world)?;
-    let ended = AtomicUsize::new(0);
-    std::thread::scope(|scope| -> Outcome {
-        let workers: Vec<_> = worlds
-            .iter()
-            .enumerate()
-            .map(|(number, w)| {
-                let ended = &ended;
-                scope.spawn(move || -> Outcome {
-                    let worker = format!("w{number}");
-                    while ended.load(Ordering::SeqCst) < LAYERS * WIDTH {
-                        for op in w.claim(&worker, 3)? {
-                            let fails = op.failures == 0 && op.op_id.as_str().ends_with('3');
-                            let item = if fails { failure(&op) } else { completion(&op, "null") };
-                            match w.finish_one(item)? {
-                                Ended::Succeeded => drop(ended.fetch_add(1, Ordering::SeqCst)),
-                                Ended::Retried { .. } => w.clock().advance(crate::scenario::microseconds(2))?,
-                                other => panic!("a live lease got {other:?}"),
-                            }
-                        }
-                    }
-                    Ok(())
-                })
-            })
-            .collect();
-        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })?;
-    let row = world.workflow(&planted.id)?;
-    assert_eq!((row.status, row.counters.succeeded), (WorkflowStatus::Succeeded, i64::try_from(LAYERS * WIDTH)?));
-    Ok(())
-}
-
-fn many_workers_drain_a_graph_and_every_op_succeeds_once(w: &mut World) -> Outcome {
-    drained_by_many(&[w, w, w])
-}
-
-fn many_handles_drain_a_graph_and_every_op_succeeds_once(w: &mut World) -> Outcome {
-    let (second, third) = (w.second_handle()?, w.second_handle()?);
-    drained_by_many(&[w, &second, &third])
 }

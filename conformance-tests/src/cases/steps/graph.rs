@@ -1,7 +1,8 @@
 //! Reading and locking workflows and their graphs.
 
 use crate::case::cases;
-use crate::scenario::{json, microseconds, name, new_workflow};
+use crate::plant::new_workflow;
+use crate::scenario::{json, microseconds, name};
 use crate::world::transact;
 use crate::{Outcome, Planted, Scenario, World};
 use leasehold_core::model::{Fence, OpSeq, RetryPolicy, WorkflowId, WorkflowSeq};
@@ -194,7 +195,7 @@ fn an_op_is_stored_as_given(w: &mut World) -> Outcome {
         .agent("gpu")
         .priority(i32::MIN)
         .input(r#"{"n":9007199254740993,"max":18446744073709551615}"#)
-        .metadata(r#" [ 1 , 2 ]"#)
+        .metadata(" [ 1 , 2 ]")
         .retry(retry)
         .dedup_key("once")
         .time_limit(microseconds(5))

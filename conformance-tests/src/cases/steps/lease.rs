@@ -167,7 +167,7 @@ fn an_extension_needs_the_exact_op_token_and_fence(w: &mut World) -> Outcome {
 fn an_extension_never_shortens(w: &mut World) -> Outcome {
     let (_, lease) = leased(w)?;
     w.clock().advance(microseconds(1))?;
-    assert_eq!(w.tx(|tx| tx.extend_leases(&[lease.key], microseconds(1)))?, [lease.clone()], "it is returned as it was");
+    assert_eq!(w.tx(|tx| tx.extend_leases(&[lease.key], microseconds(1)))?, std::slice::from_ref(&lease), "it is returned as it was");
     assert_eq!(w.read(|tx| tx.leases_of(&[lease.key.op]))?, [lease]);
     Ok(())
 }
@@ -177,7 +177,7 @@ fn extensions_count_from_now(w: &mut World) -> Outcome {
     for _ in 0..3 {
         w.clock().advance(Micros::from_secs(20))?;
         let expected = Lease { expires_at: w.now().after(LEASE)?, ..lease.clone() };
-        assert_eq!(w.tx(|tx| tx.extend_leases(&[lease.key], LEASE))?, [expected.clone()]);
+        assert_eq!(w.tx(|tx| tx.extend_leases(&[lease.key], LEASE))?, std::slice::from_ref(&expected));
         assert_eq!(w.read(|tx| tx.leases_of(&[lease.key.op]))?, [expected]);
     }
     Ok(())

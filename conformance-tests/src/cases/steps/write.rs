@@ -55,7 +55,7 @@ fn change(op: OpSeq, from: StoredStatus, to: StoredStatus) -> OpChange {
     OpChange { op, from, to, unmet: 0, broken: 0, fence: None, failures: None, losses: None, finished_at: None }
 }
 
-fn refused(outcome: StoreResult<Vec<OpSeq>>, what: &str) {
+fn refused(outcome: &StoreResult<Vec<OpSeq>>, what: &str) {
     assert!(matches!(outcome, Err(StoreError::Rejected(_))), "{what}: {outcome:?}");
 }
 
@@ -104,7 +104,7 @@ fn a_change_writes_what_it_names_and_leaves_the_rest(w: &mut World) -> Outcome {
 fn an_edge_is_stored_once(w: &mut World) -> Outcome {
     let planted = Scenario::new().op("a").op("b").after(&["a"]).plant(w)?;
     let edge = Edge { child: planted.op("b"), parent: planted.op("a"), required: false };
-    refused(write(w, &planted, &WriteSet { edges: vec![edge], ..WriteSet::default() }), "an edge that is there");
+    refused(&write(w, &planted, &WriteSet { edges: vec![edge], ..WriteSet::default() }), "an edge that is there");
     Ok(())
 }
 
@@ -121,7 +121,7 @@ fn an_op_id_is_unique_in_its_workflow(w: &mut World) -> Outcome {
     let planted = Scenario::new().op("a").plant(w)?;
     let other = Scenario::new().op("b").plant(w)?;
     let again = Scenario::new().op("a");
-    refused(more_ops(w, &planted, &again), "an id that is taken");
+    refused(&more_ops(w, &planted, &again), "an id that is taken");
     more_ops(w, &other, &again)?;
     let found = w.read(|tx| tx.ops_by_id(&[(planted.workflow, name("a")), (other.workflow, name("a"))]))?;
     assert_eq!(found.len(), 2, "other workflows have ids of their own");
@@ -132,7 +132,7 @@ fn a_dedup_key_is_unique_in_its_workflow(w: &mut World) -> Outcome {
     let planted = Scenario::new().op("a").dedup_key("k").plant(w)?;
     let other = Scenario::new().op("a").plant(w)?;
     let again = Scenario::new().op("b").dedup_key("k");
-    refused(more_ops(w, &planted, &again), "a dedup key that is taken");
+    refused(&more_ops(w, &planted, &again), "a dedup key that is taken");
     more_ops(w, &other, &again)?;
     let none = Scenario::new().op("c").op("d");
     more_ops(w, &planted, &none)?;
@@ -143,9 +143,9 @@ fn an_op_is_queued_once(w: &mut World) -> Outcome {
     let planted = Scenario::new().op("a").plant(w)?;
     let [lane] = planted.lanes.as_slice() else { panic!("one op has one lane") };
     let place = QueuedOp { op: planted.op("a"), lane: lane.key, priority: 0, due_at: w.now(), fence: Fence::NONE, failures: 0 };
-    refused(write(w, &planted, &WriteSet { ready: vec![place], ..WriteSet::default() }), "an op that is ready");
+    refused(&write(w, &planted, &WriteSet { ready: vec![place], ..WriteSet::default() }), "an op that is ready");
     let set = WriteSet { delayed: vec![place, place], ..WriteSet::default() };
-    refused(write(w, &planted, &set), "an op that is delayed twice");
+    refused(&write(w, &planted, &set), "an op that is delayed twice");
     Ok(())
 }
 
@@ -154,7 +154,7 @@ fn an_attempt_is_written_once(w: &mut World) -> Outcome {
     let line = attempt(&planted, planted.lease("a"), AttemptOutcome::Released);
     let set = WriteSet { attempts: vec![line], ..WriteSet::default() };
     write(w, &planted, &set)?;
-    refused(write(w, &planted, &set), "an attempt that has ended");
+    refused(&write(w, &planted, &set), "an attempt that has ended");
     Ok(())
 }
 
@@ -166,7 +166,7 @@ fn a_request_is_answered_once(w: &mut World) -> Outcome {
     let planted = Scenario::new().op("a").plant(w)?;
     let request = RequestId::random();
     write(w, &planted, &WriteSet { act: Some(act(request, "1")), ..WriteSet::default() })?;
-    refused(write(w, &planted, &WriteSet { act: Some(act(request, "2")), ..WriteSet::default() }), "a request that was answered");
+    refused(&write(w, &planted, &WriteSet { act: Some(act(request, "2")), ..WriteSet::default() }), "a request that was answered");
     assert_eq!(w.read(|tx| tx.act(request))?.map(|act| act.answer), Some(json("1")));
     Ok(())
 }
@@ -192,7 +192,7 @@ fn a_refused_write_leaves_nothing_of_itself(w: &mut World) -> Outcome {
         act: Some(act(request, "2")),
         ..WriteSet::default()
     };
-    refused(write(w, &planted, &set), "a set whose last part is refused");
+    refused(&write(w, &planted, &set), "a set whose last part is refused");
     assert_eq!((w.workflow(&planted.id)?, w.all_ops(planted.workflow)?), before);
     assert_eq!(w.read(|tx| tx.records(planted.workflow, &name("c"), None, 10))?, []);
     assert_eq!(w.read(|tx| tx.events_since(None, Some(planted.workflow), 10))?, []);
