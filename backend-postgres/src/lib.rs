@@ -11,10 +11,11 @@
 //! - **Readers of events and updates** stop short of what an open transaction could still precede.
 //!
 //! # Building
-//! By default libpq and OpenSSL are built from source, which takes a C compiler, `make` and `perl`, and nothing that is
-//! installed beforehand. Set `OPENSSL_NO_VENDOR=1` to use the system's OpenSSL instead (its development files). The
-//! feature `bundled-without-tls` in place of the default builds libpq alone and refuses `sslmode=require`; `system` links
-//! the libpq that `pg_config` or `pkg-config` find.
+//! By default libpq and OpenSSL are built from source: that takes a C compiler, `make` and `perl`, and no libraries that
+//! are installed beforehand. With `OPENSSL_NO_VENDOR=1` in the environment the system's OpenSSL is used instead (its
+//! development files must be there), which saves minutes. The feature `bundled-without-tls` in place of the default
+//! builds libpq alone; `sslmode=require` is then an error. With neither, the libpq that `pkg-config` or `pg_config`
+//! finds is linked.
 //!
 //! [`Unavailable`]: leasehold_core::store::StoreError::Unavailable
 

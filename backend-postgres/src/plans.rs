@@ -134,3 +134,32 @@ fn every_hot_statement_finds_its_rows_by_an_index() {
     }
     assert!(whole.is_empty(), "{}", whole.join("\n\n"));
 }
+
+/// How many rows the recursion of the walk made, by the server's own count.
+fn lanes_probed(plan: &[String]) -> u64 {
+    let line = plan.iter().find(|line| line.contains("Recursive Union")).unwrap();
+    let (_, counted) = line.split_once("rows=").unwrap();
+    counted.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_walk_over_lanes_probes_no_more_than_it_returns() {
+    let schema = TestSchema::new().unwrap();
+    crate::PostgresStore::connect(&schema.url()).unwrap();
+    let mut conn = schema.connect().unwrap();
+    conn.batch_execute(
+        "INSERT INTO lanes (key, gate, site, queue, kind) SELECT n, n, 'default', 'q' || n, 'k' FROM generate_series(1, 20000) AS n;
+         INSERT INTO ready (op, lane, priority, due_at_us, fence, failures) SELECT n, n, 0, n, 0, 0 FROM generate_series(1, 20000) AS n;
+         ANALYZE",
+    )
+    .unwrap();
+    for mode in ["force_generic_plan", "force_custom_plan"] {
+        conn.batch_execute(&format!("SET plan_cache_mode TO {mode}; PREPARE walk (bigint,text[],text[],bigint) AS {}", claim::OPEN_LANES))
+            .unwrap();
+        let explain = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE walk (7000, '{k}', '{}', 64)";
+        let lines: Vec<Line> = diesel::sql_query(explain).load(&mut conn).unwrap();
+        let lines: Vec<String> = lines.into_iter().map(|line| line.line).collect();
+        assert!(lanes_probed(&lines) <= 65, "{mode}: {}", lines.join("\n"));
+        conn.batch_execute("DEALLOCATE walk").unwrap();
+    }
+}

@@ -8,3 +8,4 @@ mod finality;
 mod migrations;
 mod reconnect;
 mod time;
+mod tls;

@@ -38,6 +38,14 @@ impl Cluster {
     /// # Errors
     /// What is missing, or what the server said.
     pub fn start() -> Result<Self, String> {
+        Self::start_with("", &[])
+    }
+
+    /// The same with more lines in its `postgresql.conf`, and with `files` in its data folder for nobody else to read.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(settings: &str, files: &[(&str, &[u8])]) -> Result<Self, String> {
         let programs = Programs::find()?;
         // Not the environment's temporary folder: a socket's path is limited to 107 bytes, and another user must get there.
         let root =
@@ -60,7 +68,13 @@ impl Cluster {
             return Err(format!("initdb failed: {}", String::from_utf8_lossy(&made.stderr).trim()));
         }
 
-        let port = configure(&folder, &data)?;
+        for (name, content) in files {
+            let path = data.join(name);
+            let written = fs::write(&path, content).and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o600)));
+            written.map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+            programs.give(&path)?;
+        }
+        let port = configure(&folder, &data, settings)?;
         let cluster = Self {
             url: format!("postgres://postgres@/postgres?host={}&port={port}", folder.display()),
             tcp_url: format!("postgres://postgres:{password}@127.0.0.1:{port}/postgres"),
@@ -113,7 +127,7 @@ impl Cluster {
 }
 
 /// Writes the settings of a server that lives for minutes; returns its port.
-fn configure(folder: &Path, data: &Path) -> Result<u16, String> {
+fn configure(folder: &Path, data: &Path, more: &str) -> Result<u16, String> {
     let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|socket| socket.local_addr()).map_err(|error| error.to_string())?;
     let port = free.port();
     // What is lost in a crash of the machine is a test's; LEASEHOLD_TEST_POSTGRES_FSYNC=on makes it durable.
@@ -121,7 +135,7 @@ fn configure(folder: &Path, data: &Path) -> Result<u16, String> {
     let settings = format!(
         "\nlisten_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{}'\nfsync = {fsync}\nfull_page_writes = {fsync}\n\
          max_connections = 300\nmax_prepared_transactions = 0\nshared_buffers = '256MB'\nwal_level = minimal\nmax_wal_senders = 0\n\
-         max_wal_size = '2GB'\n",
+         max_wal_size = '2GB'\n{more}",
         folder.display()
     );
     let path = data.join("postgresql.conf");
