@@ -1,4 +1,7 @@
-//! SIGINT, SIGTERM and SIGHUP.
+//! SIGINT and SIGTERM.
+//!
+//! SIGHUP is left alone: listening to it would undo `nohup`. A run whose terminal goes away is killed like by SIGKILL, which
+//! it survives as well.
 
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -8,16 +11,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    hang_up: Signal,
 }
 
 impl Signals {
     pub(crate) fn listen() -> io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
     /// The name of the next one.
@@ -25,7 +23,6 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",
-            _ = self.hang_up.recv() => "SIGHUP",
         }
     }
 }
