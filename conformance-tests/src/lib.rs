@@ -27,6 +27,7 @@ mod case;
 pub mod cases;
 mod faulty;
 mod harness;
+pub mod mutants;
 mod passing;
 mod plant;
 mod planted;

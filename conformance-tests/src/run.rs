@@ -33,7 +33,8 @@ pub fn run_with(harness: impl Harness, arguments: &Arguments) -> Conclusion {
     libtest_mimic::run(arguments, trials)
 }
 
-fn run_case(case: &Case, harness: &dyn Harness) -> Result<(), BoxError> {
+/// Runs one case on a store of its own.
+pub(crate) fn run_case(case: &Case, harness: &dyn Harness) -> Result<(), BoxError> {
     let opened = harness.open()?;
     if let Some(need) = case.needs.iter().find(|need| !opened.offers(**need)) {
         return Err(format!("the harness lacks what this case needs: {need}").into());
