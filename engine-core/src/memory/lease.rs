@@ -125,11 +125,11 @@ impl LeaseTx for MemoryTx<'_> {
             let now = tx.now;
             let mut taken = Vec::new();
             for op in exact(&tx.tables, leases) {
-                let stands = |lease: &&Lease| match take {
+                let stands = |lease: &Lease| match take {
                     Take::Live => is_live(lease, now),
                     Take::Expired => lease.expires_at <= now,
                 };
-                if tx.tables.leases.get(&op).filter(stands).is_some() {
+                if tx.tables.leases.get(&op).is_some_and(stands) {
                     taken.extend(tx.tables.remove_lease(op));
                 }
             }
