@@ -93,7 +93,13 @@ impl Commit<'_> {
     /// Does what can be done about a commit that failed.
     fn go_on(&self, mut batch: Vec<EndedAttempt>, error: StoreError) -> Result<(), Delayed> {
         if !matches!(error, StoreError::Rejected(_)) {
-            tracing::warn!(error = with_causes(&error), ends = batch.len(), "results are not saved yet; trying again");
+            let cause = with_causes(&error);
+            if error.is_transient() {
+                tracing::warn!(error = cause, ends = batch.len(), "results are not saved yet; trying again");
+            } else {
+                // Somebody has to do something: free space, say, or make the file writable.
+                tracing::error!(error = cause, ends = batch.len(), "results cannot be saved until this is mended; trying again");
+            }
             return Err(Delayed { unsaved: batch, error });
         }
         // One bad row stops nobody: the batch is halved until that row is alone.
