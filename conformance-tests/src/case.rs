@@ -50,6 +50,11 @@ pub enum Need {
     LatencyBudget,
 }
 
+impl Need {
+    /// Every need.
+    pub const ALL: [Self; 4] = [Self::Restart, Self::SecondHandle, Self::Statements, Self::LatencyBudget];
+}
+
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

@@ -26,6 +26,7 @@
 mod case;
 pub mod cases;
 mod faulty;
+mod guarantees;
 mod harness;
 pub mod mutants;
 mod passing;
@@ -40,6 +41,7 @@ mod world;
 pub use case::{Case, Level, Need, Outcome};
 pub use cases::CASES;
 pub use faulty::{Fault, FaultyStore};
+pub use guarantees::{Column, guarantee_table};
 pub use harness::{Harness, Opened, StatementCounter, TestClock, start};
 pub use libtest_mimic::Arguments;
 pub use planted::Planted;

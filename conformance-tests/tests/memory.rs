@@ -1,22 +1,8 @@
 //! The suite on the in-memory store.
 
-use leasehold_conformance::{Harness, Opened, run, start};
-use leasehold_core::memory::MemoryStore;
-use leasehold_core::store::{BoxError, Clock, ManualClock, Store};
-use std::sync::Arc;
-use std::time::Duration;
-
-struct Memory;
-
-impl Harness for Memory {
-    fn open(&self) -> Result<Opened, BoxError> {
-        let clock = Arc::new(ManualClock::at(start()));
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock) as Arc<dyn Clock>));
-        let same = Arc::clone(&store);
-        Ok(Opened::new(store, clock).with_second_handle(move || Ok(Arc::clone(&same))).with_latency_budget(Duration::from_millis(250)))
-    }
-}
+#[path = "harness/memory.rs"]
+mod harness;
 
 fn main() {
-    std::process::exit(run(Memory));
+    std::process::exit(leasehold_conformance::run(harness::Memory));
 }

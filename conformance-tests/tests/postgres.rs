@@ -1,54 +1,8 @@
 //! The suite on Postgres: each case in a schema of its own, on the server that the tests find or start.
 
-use leasehold_conformance::{Harness, Opened, StatementCounter, TestClock, run, start};
-use leasehold_core::model::Timestamp;
-use leasehold_core::store::{BoxError, Store};
-use leasehold_postgres::PostgresStore;
-use leasehold_test_postgres::{DatabaseClock, TestSchema};
-use std::sync::Arc;
-use std::time::Duration;
-
-struct Postgres;
-
-struct Counter(Arc<PostgresStore>);
-
-impl StatementCounter for Counter {
-    fn statements(&self) -> u64 {
-        self.0.statements()
-    }
-}
-
-struct Clock(DatabaseClock);
-
-impl TestClock for Clock {
-    fn now(&self) -> Timestamp {
-        let us = self.0.now_us().unwrap_or_else(|error| panic!("the clock cannot be read: {error}"));
-        Timestamp::from_micros(us).unwrap_or_else(|error| panic!("the clock stands at {us}: {error}"))
-    }
-    fn set(&self, to: Timestamp) -> Result<(), BoxError> {
-        Ok(self.0.set_us(to.as_micros())?)
-    }
-}
-
-impl Harness for Postgres {
-    fn open(&self) -> Result<Opened, BoxError> {
-        let schema = TestSchema::new()?;
-        // Two hundred cases run side by side: each keeps few connections.
-        let url = format!("{}&pool_size=4", schema.url());
-        let store = Arc::new(PostgresStore::connect(&url)?);
-        let clock = Arc::new(Clock(DatabaseClock::install(&schema, start().as_micros())?));
-        let counter = Arc::new(Counter(Arc::clone(&store)));
-        let again = move || Ok(Arc::new(PostgresStore::connect(&url)?) as Arc<dyn Store>);
-        let opened = Opened::new(store as Arc<dyn Store>, clock)
-            .with_statements(counter)
-            .with_latency_budget(Duration::from_millis(500))
-            .with_restart(again.clone())
-            .with_second_handle(again);
-        // Last, so that it is dropped when the connections are closed.
-        Ok(opened.keeping(schema))
-    }
-}
+#[path = "harness/postgres.rs"]
+mod harness;
 
 fn main() {
-    std::process::exit(run(Postgres));
+    std::process::exit(leasehold_conformance::run(harness::Postgres));
 }

@@ -112,12 +112,13 @@ fn of_a_completion_and_a_recovery_one_wins(w: &mut World) -> Outcome {
     for round in 0..ROUNDS {
         let planted = Scenario::new().op("a").leased_by("w1").op("b").after(&["a"]).build(w)?;
         let item = completion(&planted.claimed("a"), "1");
-        // Where the clock moves between the two, either order is possible; they never both win.
         let late = round % 2 == 0;
         if late {
             w.clock().advance(LEASE)?;
         }
         let (ended, recovered) = at_once(|| Ok(w.finish_one(item)?), || Ok(w.recover(10)?.ops.len()))?;
+        // A recovery passes over a workflow that is held, and finds the lease in its next pass.
+        let recovered = recovered + w.recover(10)?.ops.len();
         let expected = if late { (Ended::LeaseLost, 1) } else { (Ended::Succeeded, 0) };
         assert_eq!((ended, recovered), expected, "the lease's time decides");
         w.drain("w1")?;
