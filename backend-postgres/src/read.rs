@@ -9,7 +9,7 @@ use leasehold_core::model::{
     ArtifactName, CollectionName, EventSeq, Fence, Json, OpSeq, QueuePolicy, RecordKey, SiteName, SubjectId, Timestamp, WorkflowName,
     WorkflowSeq,
 };
-use leasehold_core::state::Counters;
+use leasehold_core::state::{Counters, StoredStatus, WorkflowStatus};
 use leasehold_core::store::rows::{
     ArtifactRow, Attempt, EventRow, NewRecord, OpPage, OpView, QueueStatus, Totals, UpdateCursor, WorkflowPage, WorkflowRow,
 };
@@ -154,7 +154,7 @@ impl ReadTx for PgTx<'_> {
         let texts = [
             ("name", page.name.as_ref().map(WorkflowName::as_str)),
             ("site", page.site.as_ref().map(SiteName::as_str)),
-            ("status", page.status.map(|status| status.as_str())),
+            ("status", page.status.map(WorkflowStatus::as_str)),
             ("subject", page.subject.as_ref().map(SubjectId::as_str)),
         ];
         let numbers = [
@@ -166,7 +166,8 @@ impl ReadTx for PgTx<'_> {
         let numbers: Vec<(&str, i64)> = numbers.into_iter().filter_map(|(test, value)| Some((test, value?))).collect();
         let text_filters = texts.iter().map(|(name, _)| format!("w.{name} ="));
         let filters = text_filters.chain(numbers.iter().map(|(test, _)| format!("w.{test}")));
-        let filters: String = filters.zip(1..).map(|(test, number)| format!(" AND {test} ${number}")).collect();
+        let filters: Vec<String> = filters.zip(1..).map(|(test, number)| format!(" AND {test} ${number}")).collect();
+        let filters = filters.concat();
         let last = texts.len() + numbers.len() + 1;
         let mut query = diesel::sql_query(format!("{LIST_WORKFLOWS}{filters} ORDER BY w.seq DESC LIMIT ${last}")).into_boxed::<Pg>();
         for (_, value) in texts {
@@ -199,7 +200,7 @@ impl ReadTx for PgTx<'_> {
         let query = statement(LIST_OPS)
             .bind::<BigInt, _>(workflow.0)
             .bind::<BigInt, _>(page.after.map_or(i64::MIN, |after| after.0))
-            .bind::<Nullable<Text>, _>(page.status.map(|status| status.as_str()))
+            .bind::<Nullable<Text>, _>(page.status.map(StoredStatus::as_str))
             .bind::<BigInt, _>(i64::from(page.limit));
         self.load::<rows::OpView, _>(query)
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// How long a transaction may stand still between two steps before the server ends it: a process that hangs with locks
 /// in its hands must not stop the others.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What the transactions of one store have in common.
 #[derive(Debug)]

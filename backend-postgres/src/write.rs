@@ -2,7 +2,7 @@
 
 use crate::tx::PgTx;
 use diesel::sql_types::{Array, BigInt, Binary, Nullable, Text};
-use leasehold_core::model::{AgentName, DedupKey, Json, Lane, OpSeq};
+use leasehold_core::model::{AgentName, DedupKey, Json, Lane, OpSeq, Timestamp};
 use leasehold_core::store::rows::{
     Act, Attempt, Edge, NewArtifact, NewEvent, NewOp, NewRecord, OpChange, QueuedOp, WorkflowChange, WriteSet,
 };
@@ -258,7 +258,7 @@ impl PgTx<'_> {
             .bind::<Array<Nullable<BigInt>>, _>(column(changes(), |change| change.fence.map(|fence| fence.0)))
             .bind::<Array<Nullable<BigInt>>, _>(column(changes(), |change| change.failures.map(i64::from)))
             .bind::<Array<Nullable<BigInt>>, _>(column(changes(), |change| change.losses.map(i64::from)))
-            .bind::<Array<Nullable<BigInt>>, _>(column(changes(), |change| change.finished_at.map(|at| at.as_micros())));
+            .bind::<Array<Nullable<BigInt>>, _>(column(changes(), |change| change.finished_at.map(Timestamp::as_micros)));
         let mut moved = self.load::<rows::Seq, _>(query)?;
         moved.sort_unstable();
         Ok(moved)
@@ -342,7 +342,7 @@ impl PgTx<'_> {
             .bind::<Array<BigInt>, _>(column(changes, |change| change.counters.succeeded))
             .bind::<Array<BigInt>, _>(column(changes, |change| change.counters.failed))
             .bind::<Array<BigInt>, _>(column(changes, |change| change.counters.canceled))
-            .bind::<Array<Nullable<BigInt>>, _>(column(changes, |change| change.finished_at.map(|at| at.as_micros())))
+            .bind::<Array<Nullable<BigInt>>, _>(column(changes, |change| change.finished_at.map(Timestamp::as_micros)))
             .bind::<Array<BigInt>, _>(column(changes, |change| change.at.as_micros()));
         if self.execute(query)? == changes.len() {
             Ok(())

@@ -30,7 +30,7 @@ pub struct Server {
 #[derive(Debug)]
 enum Kind {
     Given,
-    Container { _container: Container },
+    Container { _container: Box<Container> },
     Cluster { _cluster: Cluster },
 }
 
@@ -75,7 +75,7 @@ impl Server {
             "container" => {
                 let image = variable("LEASEHOLD_TEST_POSTGRES_IMAGE").unwrap_or_else(|| DEFAULT_IMAGE.to_owned());
                 let container = Container::start(&image)?;
-                Ok(Self { url: container.url().to_owned(), _kind: Kind::Container { _container: container } })
+                Ok(Self { url: container.url().to_owned(), _kind: Kind::Container { _container: Box::new(container) } })
             }
             _ => {
                 let cluster = Cluster::start()?;

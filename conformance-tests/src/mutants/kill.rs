@@ -26,7 +26,7 @@ fn judge(mutant: Mutant, sound: &Arc<dyn Harness>, all: bool) -> Result<(), Fail
         // What the sound store cannot run shows nothing about the broken one.
         let sound = CASES.iter().filter(|case| passes(case, sound.as_ref()));
         let killers: Vec<&str> = sound.filter(|case| !passes(case, &broken)).map(|case| case.name).collect();
-        println!("{mutant} is killed by {} cases: {killers:?}", killers.len());
+        eprintln!("{mutant} is killed by {} cases: {killers:?}", killers.len());
     }
     let named = CASES.iter().find(|case| case.name == mutant.killed_by());
     let Some(case) = named else {

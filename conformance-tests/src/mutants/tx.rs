@@ -122,7 +122,9 @@ pass_on!(LeaseTx for MutantTx<'_> {
     fn lock_gates(&mut self, gates: &[GateKey]) -> StoreResult<Vec<LockedGate>> {
         let mut locked = self.inner.lock_gates(gates)?;
         if self.is(Mutant::LimitIgnored) {
-            locked.iter_mut().for_each(|gate| gate.in_flight = 0);
+            for gate in &mut locked {
+                gate.in_flight = 0;
+            }
         }
         Ok(locked)
     }
@@ -148,7 +150,9 @@ pass_on!(LeaseTx for MutantTx<'_> {
         if self.is(Mutant::RenewalShortens) {
             // What the worker is told is what it goes by.
             let until = self.inner.now()?.after(by).map_err(|error| StoreError::Rejected(Box::new(error)))?;
-            held.iter_mut().for_each(|lease| lease.expires_at = until);
+            for lease in &mut held {
+                lease.expires_at = until;
+            }
         }
         Ok(held)
     }
