@@ -21,7 +21,7 @@ type Failure = Box<dyn std::error::Error>;
 const PROCESSES: usize = 10;
 const SHARED_OPS: u32 = 20_000;
 
-async fn nothing(_ctx: OpContext, _: ()) -> Result<(), HandlerError> {
+async fn nothing(_ctx: OpContext, (): ()) -> Result<(), HandlerError> {
     Ok(())
 }
 

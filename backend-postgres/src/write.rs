@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn an_ordinary_part_is_one_statement_and_a_huge_one_a_few() {
         assert!(parts::<u8>(&[], |_| 1).is_empty());
-        assert_eq!(parts(&[0; 10_000], |_| 1_000).len(), 1);
+        assert_eq!(parts(&vec![0; 10_000], |_| 1_000).len(), 1);
         let halves = parts(&[0; 4], |_| STATEMENT_BYTES / 2);
         assert_eq!(halves.iter().map(|part| part.len()).collect::<Vec<_>>(), [2, 2]);
         assert_eq!(parts(&[0; 2], |_| STATEMENT_BYTES * 2).len(), 2, "what is over by itself still travels");

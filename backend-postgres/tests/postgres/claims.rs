@@ -21,8 +21,10 @@ fn a_claim_takes_exactly_its_limit_under_any_plan() {
     let world = World::new();
     let workflow = world.workflow("w");
     let queues: Vec<String> = (0..20).map(|queue| format!("q{queue}")).collect();
-    queues.iter().for_each(|queue| drop(world.ready(workflow, queue, 10)));
-    world.schema.connect().unwrap().batch_execute("ANALYZE").unwrap();
+    for queue in &queues {
+        drop(world.ready(workflow, queue, 10));
+    }
+    world.schema.connect().unwrap().batch_execute("ANALYZE ready, ops, workflows, lanes").unwrap();
     for settings in HARD_PLANS {
         let store = world.another(settings);
         let takes: Vec<(&str, &str, u32)> = queues.iter().map(|queue| (queue.as_str(), "k", 1)).collect();

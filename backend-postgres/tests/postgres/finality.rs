@@ -89,7 +89,8 @@ fn a_follower_of_racing_writers_sees_every_event_and_every_last_update() {
     thread::scope(|scope| {
         let follower = scope.spawn(|| {
             let (mut seen, mut after) = (Vec::new(), None);
-            let (mut cursor, mut last): (Option<UpdateCursor>, std::collections::BTreeMap<WorkflowSeq, i64>) = (None, Default::default());
+            let (mut cursor, mut last): (Option<UpdateCursor>, std::collections::BTreeMap<WorkflowSeq, i64>) =
+                (None, std::collections::BTreeMap::default());
             loop {
                 let last_round = done.load(Ordering::SeqCst);
                 let page = events(&world.store, after);
@@ -128,7 +129,9 @@ fn a_follower_of_racing_writers_sees_every_event_and_every_last_update() {
                 })
             })
             .collect();
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        for writer in writers {
+            writer.join().unwrap();
+        }
         done.store(true, Ordering::SeqCst);
         let (seen, last) = follower.join().unwrap();
         assert_eq!(seen.len(), WRITERS * WRITES + WRITERS);

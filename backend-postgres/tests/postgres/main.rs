@@ -1,5 +1,6 @@
 //! What is particular to Postgres: waits, races, errors, connections. The storage contract itself is proved by the
 //! conformance suite. One binary, so that all of it shares one server.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a failed unwrap is a failed test")]
 
 mod claims;
 mod common;
