@@ -4,8 +4,10 @@ use crate::Result;
 use crate::url::ServerUrl;
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
-use diesel::sql_types::BigInt;
+use diesel::sql_types::{BigInt, Text};
 use leasehold_test_postgres::Server;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A database on the server of this process, dropped with all that is in it when the test ends.
 #[derive(Debug)]
@@ -52,16 +54,22 @@ impl TestDatabase {
         connect(&self.url)
     }
 
-    /// Deadlocks that the server has broken in this database, since it was made. Connections report them when they end,
-    /// or a second later.
+    /// Deadlocks that the server has broken in this database, since it was made. Sessions report them at their end, so it
+    /// waits for every session's.
     ///
     /// # Errors
-    /// What the server said.
+    /// What the server said, or that a session does not end.
     pub fn deadlocks(&self) -> Result<i64> {
         let mut conn = PgConnection::establish(&self.server.to_string())?;
-        let sql = "SELECT deadlocks AS count FROM pg_stat_database WHERE datname = $1";
-        let found: Count = diesel::sql_query(sql).bind::<diesel::sql_types::Text, _>(&self.name).get_result(&mut conn)?;
-        Ok(found.count)
+        let mut count = |sql: &str| diesel::sql_query(sql).bind::<Text, _>(&self.name).get_result::<Count>(&mut conn).map(|row| row.count);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while count("SELECT count(*) AS count FROM pg_stat_activity WHERE datname = $1")? > 0 {
+            if Instant::now() > deadline {
+                return Err(format!("sessions in {} do not end", self.name).into());
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(count("SELECT deadlocks AS count FROM pg_stat_database WHERE datname = $1")?)
     }
 
     fn administer(&self, sql: &str) -> Result<()> {

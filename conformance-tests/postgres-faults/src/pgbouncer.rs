@@ -1,4 +1,4 @@
-//! A real PgBouncer in transaction mode.
+//! A real pooler, `PgBouncer`, in transaction mode.
 
 use crate::Result;
 use crate::url::{Endpoint, ServerUrl};

@@ -1,4 +1,5 @@
 //! The answer to a COMMIT is lost on its way (L12): the same call again gets the first answer, and nothing happens twice.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use leasehold_core::client::{Op, Workflow};
 use leasehold_core::engine::{Engine, HandlerError, OpContext};
@@ -120,7 +121,7 @@ async fn an_engine_goes_on_with_what_it_had_claimed() {
     let line = Line::new();
     let store: Arc<dyn Store> = Arc::clone(line.behind.store()) as Arc<dyn Store>;
     // Leases that outlast the test: nothing of it may rest on waiting for one.
-    let engine = Engine::builder(store).lease(Duration::from_secs(600)).handler("k", echo).build().await.unwrap();
+    let engine = Engine::builder(store).lease(Duration::from_mins(10)).handler("k", echo).build().await.unwrap();
     let flow = engine.client().start(chain()).await.unwrap();
     let start = Instant::now();
     line.proxy.cut_next_commit("INSERT INTO leases");

@@ -20,7 +20,7 @@ fn workflows_run_to_their_end_through_a_pooler_in_transaction_mode() {
     // Migrations, clients and workers all go through it.
     let mut load = Load::start(&url, template(&url, "pooled"), 3, seed());
     let time = Duration::from_secs(if long() { 60 } else { 5 });
-    let expected = load.run(time, Duration::from_secs(60), |_, _| {});
+    let expected = load.run(time, Duration::from_mins(1), |_, _| {});
     let reports = load.stop();
     let summary = audit_all(&mut database.connect().unwrap(), &expected, &reports);
     eprintln!("{} workflows asked for; {summary:?}", expected.len());

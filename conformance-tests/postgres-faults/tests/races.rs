@@ -1,12 +1,15 @@
 //! Races that have one right end, whatever isolation level the server gives by default (S7, S6, S9): two transitions begin
 //! in the same instant on two connections, thousands of times.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text};
 use leasehold_core::client::{Op, Workflow};
 use leasehold_core::model::{Micros, OpSpec, WorkflowId};
 use leasehold_core::store::rows::ClaimedOp;
 use leasehold_core::transitions::{ClaimRequest, Ended, Finish, TransitionError};
 use leasehold_test_faults::audit::audit;
-use leasehold_test_faults::database::TestDatabase;
+use leasehold_test_faults::database::{SCHEMA, TestDatabase};
 use leasehold_test_faults::hand::{Hand, failure, setback, success};
 use leasehold_test_faults::{Dice, long, seed};
 use std::collections::HashMap;
@@ -19,6 +22,16 @@ const BATCH: usize = 100;
 
 /// How many of 10,000 rounds a race is run for where the full size was not asked for.
 const SHORT: usize = 500;
+
+fn default_isolation(url: &str) -> String {
+    #[derive(QueryableByName)]
+    struct Setting {
+        #[diesel(sql_type = Text)]
+        setting: String,
+    }
+    let sql = "SELECT current_setting('transaction_isolation') AS setting";
+    diesel::sql_query(sql).get_result::<Setting>(&mut PgConnection::establish(url).unwrap()).unwrap().setting
+}
 
 /// Two hands on one store, on connections whose default isolation level is the one under test.
 struct Ring {
@@ -34,7 +47,9 @@ impl Ring {
     fn new(isolation: &str) -> Self {
         let database = TestDatabase::new().unwrap();
         let option = format!("-c default_transaction_isolation={}", isolation.replace(' ', "\\ "));
-        let url = database.url().clone().with("schema", "leasehold").with("options", &option).to_string();
+        let plain = database.url().clone().with("options", &option);
+        assert_eq!(default_isolation(&plain.to_string()), isolation);
+        let url = plain.with("schema", SCHEMA).to_string();
         let left = Hand::connect(&url, "left").unwrap();
         let right = Hand::connect(&url, "right").unwrap();
         Self { database, left, right, dice: Dice::new(seed()), rounds: if long() { 10_000 } else { SHORT }, start: Instant::now() }
@@ -94,10 +109,9 @@ impl Ring {
 
     /// How many rows of this state there are among the ops `op` of all workflows.
     fn count(&self, op: &str, state: &str) -> usize {
-        use diesel::prelude::*;
         #[derive(QueryableByName)]
         struct Count {
-            #[diesel(sql_type = diesel::sql_types::BigInt)]
+            #[diesel(sql_type = BigInt)]
             count: i64,
         }
         let sql = format!("SELECT count(*) AS count FROM ops AS o WHERE o.id = '{op}' AND {state}");

@@ -17,7 +17,7 @@ fn work_resumes_by_itself_after_every_restart_and_nothing_is_lost_or_doubled() {
     let url = ServerUrl::parse(cluster.url()).unwrap();
     let store_url = url.clone().with("schema", SCHEMA).to_string();
     let mut load = Load::start(&store_url, template(&store_url, "restart"), 4, seed);
-    let expected = load.run(Duration::from_secs(3 * (restarts + 1)), Duration::from_secs(60), |_, round| {
+    let expected = load.run(Duration::from_secs(3 * (restarts + 1)), Duration::from_mins(1), |_, round| {
         // Every three seconds, but not at the end.
         if round % 30 == 29 && round / 30 < usize::try_from(restarts).unwrap() {
             cluster.crash_and_restart().unwrap();

@@ -16,7 +16,7 @@ fn eight_processes_keep_every_promise() {
     let database = TestDatabase::new().unwrap();
     let mut load = Load::start(&database.store_url(), template(&database.store_url(), "stress"), 8, seed);
     let sampler = Sampler::start(database.url()).unwrap();
-    let expected = load.run(time, Duration::from_secs(60), |fleet, round| {
+    let expected = load.run(time, Duration::from_mins(1), |fleet, round| {
         // Every two seconds one worker crashes.
         if round % 20 == 19 {
             fleet.replace(round / 20).unwrap();

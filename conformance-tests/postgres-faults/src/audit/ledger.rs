@@ -77,15 +77,15 @@ fn judge_history(tables: &Tables, findings: &mut Findings) {
     }
     for attempt in &tables.attempts {
         let told = told.remove(&(attempt.op, attempt.fence)).unwrap_or_default();
-        let fits = match (attempt.outcome.as_str(), told.as_slice()) {
+        let fits = matches!(
+            (attempt.outcome.as_str(), told.as_slice()),
             ("succeeded", ["op_succeeded"])
-            | ("failed" | "abandoned", ["op_failed"])
-            | ("retried", ["op_retried"])
-            | ("released", ["op_released"])
-            | ("abandoned", ["op_abandoned"])
-            | ("canceled", ["op_canceled"]) => true,
-            _ => false,
-        };
+                | ("failed" | "abandoned", ["op_failed"])
+                | ("retried", ["op_retried"])
+                | ("released", ["op_released"])
+                | ("abandoned", ["op_abandoned"])
+                | ("canceled", ["op_canceled"])
+        );
         if !fits {
             findings.add(format!("{}: attempt {} {}, the history tells {told:?}", tables.name(attempt.op), attempt.fence, attempt.outcome));
         }

@@ -167,7 +167,7 @@ impl Tables {
     /// # Errors
     /// What the server said.
     pub fn read(conn: &mut PgConnection) -> Result<Self> {
-        let mut tables = conn.build_transaction().repeatable_read().read_only().run(|conn| Self::load(conn))?;
+        let mut tables = conn.build_transaction().repeatable_read().read_only().run(Self::load)?;
         tables.attempts.sort_unstable_by_key(|attempt| (attempt.op, attempt.fence));
         Ok(tables)
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 pub const KINDS: [&str; 3] = ["noop", "nap", "seed"];
 
 /// The input of an op.
+#[allow(clippy::unsafe_derive_deserialize, reason = "no method here is unsafe; a macro of an async one expands to what is")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Task {

@@ -124,11 +124,7 @@ impl Hands {
                 }
             }
             2 => drop(accepted(self.client.retry_workflow(&id, &actor).await)?),
-            3 if self.cancels => {
-                if accepted(self.client.cancel_workflow(&id, &actor).await)? {
-                    self.expected.canceled(&id);
-                }
-            }
+            3 if self.cancels && accepted(self.client.cancel_workflow(&id, &actor).await)? => self.expected.canceled(&id),
             _ => {}
         }
         Ok(())

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a worker waits for a store that is away when it starts.
-const STORE_PATIENCE: Duration = Duration::from_secs(60);
+const STORE_PATIENCE: Duration = Duration::from_mins(1);
 
 /// What a worker is told, as JSON in its one argument.
 #[derive(Debug, Clone, Serialize, Deserialize)]

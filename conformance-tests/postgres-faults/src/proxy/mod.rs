@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use stream::Hook;
 
 /// What the proxy does with what it receives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// Hands everything on.
+    #[default]
     Pass,
     /// Keeps every connection open, takes new ones, and hands nothing on: a network that swallows packets. What was said
     /// meanwhile is handed on once the mode is [`Mode::Pass`] again.
@@ -130,12 +131,6 @@ struct State {
     /// What closes each connection.
     hooks: HashMap<u64, Hook>,
     next_hook: u64,
-}
-
-impl Default for Mode {
-    fn default() -> Self {
-        Self::Pass
-    }
 }
 
 impl Shared {

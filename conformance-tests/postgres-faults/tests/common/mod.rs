@@ -1,5 +1,5 @@
 //! What the load tests share: workers, clients, and the judgement over what they leave behind.
-#![allow(dead_code, reason = "each test uses its part")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use diesel::pg::PgConnection;
 use leasehold_core::store::Store;
@@ -27,7 +27,7 @@ impl Load {
     pub(crate) fn start(url: &str, workers: WorkerConfig, count: usize, seed: u64) -> Self {
         Hand::connect(url, "setup").unwrap().limit(&policies().unwrap()).unwrap();
         let store: Arc<dyn Store> = Arc::new(PostgresStore::connect(url).unwrap());
-        let manners = Manners { cancel: true, clients: 4, patience: Duration::from_secs(60) };
+        let manners = Manners { cancel: true, clients: 4, patience: Duration::from_mins(1) };
         let fleet = Fleet::start(env!("CARGO_BIN_EXE_leasehold-load"), workers, count).unwrap();
         Self { fleet, traffic: Some(Traffic::new(store, seed, manners)) }
     }
