@@ -49,13 +49,23 @@ pub(crate) const OPS_BY_DEDUP_KEY: &str = concat!(
 pub(crate) const OPS_WITH_STATUS: &str =
     concat!("SELECT ", op_columns!(), " FROM ops AS o WHERE o.workflow = $1 AND o.status = ANY($2) ORDER BY o.seq");
 
+/// The edges out of the ops `r.op`, with children that are pending or blocked. OFFSET 0 keeps each sub-select as it
+/// stands, one look into an index a row: the planner cannot know how many ops a walk reaches, and would rather read the
+/// whole table than guess low.
+macro_rules! edges_out {
+    () => {
+        " CROSS JOIN LATERAL (
+              SELECT e.parent, e.child, e.required FROM op_dependencies AS e WHERE e.parent = r.op OFFSET 0) AS d
+          CROSS JOIN LATERAL (
+              SELECT c.* FROM ops AS c WHERE c.seq = d.child AND c.status IN ('pending', 'blocked') OFFSET 0) AS o"
+    };
+}
+
 pub(crate) const DOWNSTREAM_CHILDREN: &str = concat!(
     "SELECT d.parent AS edge_parent, d.required AS edge_required, ",
     op_columns!(),
-    " FROM (SELECT DISTINCT op FROM unnest($1) AS f (op)) AS f
-      JOIN op_dependencies AS d ON d.parent = f.op
-      JOIN ops AS o ON o.seq = d.child
-     WHERE o.status IN ('pending', 'blocked')"
+    " FROM (SELECT DISTINCT op FROM unnest($1) AS f (op)) AS r",
+    edges_out!()
 );
 
 // UNION, not UNION ALL: each op is expanded once, however many paths lead to it.
@@ -63,16 +73,13 @@ pub(crate) const DOWNSTREAM: &str = concat!(
     "WITH RECURSIVE reached AS (
          SELECT f.op FROM unnest($1) AS f (op)
          UNION
-         SELECT d.child
-           FROM reached AS r
-           JOIN op_dependencies AS d ON d.parent = r.op AND d.required = 1
-           JOIN ops AS c ON c.seq = d.child AND c.status IN ('pending', 'blocked'))
+         SELECT o.seq FROM reached AS r",
+    edges_out!(),
+    " WHERE d.required = 1)
      SELECT d.parent AS edge_parent, d.required AS edge_required, ",
     op_columns!(),
-    " FROM reached AS r
-      JOIN op_dependencies AS d ON d.parent = r.op
-      JOIN ops AS o ON o.seq = d.child
-     WHERE o.status IN ('pending', 'blocked')"
+    " FROM reached AS r",
+    edges_out!()
 );
 
 pub(crate) const UPSTREAM: &str = "
