@@ -1,7 +1,7 @@
 //! The `leasehold` program: runs workflow files, and repairs what a run left behind.
 //!
-//! It is thin: every act is a call of the library. What it adds is the [workflow file](file), the built-in
-//! [kinds](kinds) of ops, and words for people.
+//! It is thin: every act is a call of the library. What it adds is the workflow file (`file`), the built-in
+//! kinds of ops (`kinds`), and words for people.
 
 mod args;
 mod commands;

@@ -2,11 +2,11 @@
 //!
 //! What it holds the tables against:
 //!
-//! - an op's success is in the ledger once, and its history tells it once ([`ledger`]);
-//! - no two owners of one op overlap, and fences grow without a gap ([`ledger`]);
-//! - no op was leased before what it depends on was done ([`order`]);
-//! - at no instant were more of a queue's ops leased than its limit allows ([`limits`]);
-//! - counts, statuses, queues and leases follow from the graph ([`derived`]).
+//! - an op's success is in the ledger once, and its history tells it once (`ledger`);
+//! - no two owners of one op overlap, and fences grow without a gap (`ledger`);
+//! - no op was leased before what it depends on was done (`order`);
+//! - at no instant were more of a queue's ops leased than its limit allows (`limits`);
+//! - counts, statuses, queues and leases follow from the graph (`derived`).
 
 mod derived;
 mod ledger;
