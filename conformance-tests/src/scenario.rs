@@ -235,7 +235,7 @@ impl Scenario {
     pub fn failed(self) -> Self {
         self.last(|op| op.stands = Stands::Failed)
     }
-    /// `worker` holds its lease, for [`LEASE`] from now.
+    /// `worker` holds its lease, for `LEASE` from now.
     #[must_use]
     pub fn leased_by(self, worker: &str) -> Self {
         self.last(|op| op.stands = Stands::LeasedBy(worker.to_owned()))
