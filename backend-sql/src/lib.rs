@@ -1,4 +1,4 @@
-//! What the SQL backends of Leasehold share: [raw SQL that stays prepared](statement()), [rows](rows) and their way into
+//! What the SQL backends of Leasehold share: [raw SQL that stays prepared](statement()), [`rows`] and their way into
 //! the core's values, the columns that several statements read, and the sorting of errors that every driver has in
 //! common. It picks no database.
 //!
