@@ -34,6 +34,7 @@ pub(crate) fn claim_request(worker: &str, capacity: u32) -> ClaimRequest {
         kinds: None,
         agents: Vec::new(),
         cursor: ClaimCursor::default(),
+        suspects: true,
         repeated: false,
     }
 }

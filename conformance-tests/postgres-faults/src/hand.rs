@@ -70,6 +70,7 @@ impl Hand {
             kinds: None,
             agents: Vec::new(),
             cursor: ClaimCursor::default(),
+            suspects: true,
             repeated: false,
         }
     }

@@ -23,6 +23,7 @@ mod recover;
 mod retry;
 mod steps;
 mod stress;
+mod suspects;
 
 use crate::Case;
 
@@ -52,6 +53,7 @@ const FILES: &[&[Case]] = &[
     reads::CASES,
     race::CASES,
     stress::CASES,
+    suspects::CASES,
     budget::CASES,
     faults::CASES,
     agreement::CASES,

@@ -2,6 +2,7 @@
 
 use super::context::{Left, OpContext};
 use super::handler::HandlerError;
+use super::held::Held;
 use super::session::Session;
 use super::stop::{StopReason, StopSwitch};
 use crate::model::{ErrorClass, Json, Limits, Micros, OpError, check_size};
@@ -14,14 +15,15 @@ use tokio::task::{JoinError, JoinHandle};
 use tracing::Instrument;
 
 /// Begins the attempt of `op`, whose lease lasts from `confirmed_at` at least; or gives it back at once when that is over
-/// or the session stops.
-pub(super) fn begin(session: &Arc<Session>, op: ClaimedOp, confirmed_at: Instant) {
+/// or the session stops. While it lasts the session claims no other suspect if it is one.
+pub(super) fn begin(session: &Arc<Session>, op: ClaimedOp, confirmed_at: Instant, suspect: bool) {
     let (op, stop) = (Arc::new(op), StopSwitch::default());
     let settings = &session.settings;
     let lease = settings.lease.as_duration();
     let expired = confirmed_at.elapsed() >= lease;
     session.slots.begin();
-    if expired || session.slots.is_stopping() || !session.held.hold(Arc::clone(&op), stop.clone(), confirmed_at, lease) {
+    let held = Held::new(Arc::clone(&op), stop.clone(), confirmed_at, suspect);
+    if expired || session.slots.is_stopping() || !session.held.hold(held, lease) {
         session.slots.ended();
         session.hand_in(op, End::Release, None);
         return;

@@ -144,7 +144,8 @@ impl Claimer<'_> {
         }
         let nothing = report.ops.is_empty();
         for op in report.ops {
-            attempt::begin(session, op, attempt.began);
+            let suspect = report.suspects.contains(&op.lease.key.op);
+            attempt::begin(session, op, attempt.began, suspect);
         }
         let more = behind || report.more;
         Ok(Round { more, idle: nothing && !more && open_before == 0 })
@@ -169,6 +170,7 @@ impl Claimer<'_> {
             kinds: Some(settings.handlers.keys().cloned().collect()),
             agents: settings.agents.clone(),
             cursor: self.cursor,
+            suspects: !self.session.held.has_suspect(),
             repeated: std::mem::replace(&mut attempt.repeated, true),
         };
         let notices = settings.hub.notices();

@@ -25,11 +25,14 @@ struct State {
     closed: bool,
 }
 
+/// A lease that is held.
 #[derive(Debug)]
-struct Held {
+pub(super) struct Held {
     op: Arc<ClaimedOp>,
     stop: StopSwitch,
     phase: Phase,
+    /// Whether its op is suspected of killing its workers.
+    suspect: bool,
     /// The instant *before* the last call that confirmed the lease: it lasts at least from then.
     confirmed_at: Instant,
 }
@@ -61,20 +64,24 @@ impl HeldLeases {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to hold the lease of `op`, which lasts `lease` from `confirmed_at` at least; `false`, and not held, once the
-    /// running ones were ended.
-    pub(super) fn hold(&self, op: Arc<ClaimedOp>, stop: StopSwitch, confirmed_at: Instant, lease: Duration) -> bool {
-        let key = op.lease.key;
+    /// Begins to hold a lease, which lasts `lease` from its confirmation at least; `false`, and not held, once the running
+    /// ones were ended.
+    pub(super) fn hold(&self, held: Held, lease: Duration) -> bool {
+        let ends_at = held.confirmed_at + lease;
         let mut state = self.lock();
         if state.shut {
             return false;
         }
-        state.held.insert(key, Held { op, stop, phase: Phase::Running, confirmed_at });
-        let ends_at = confirmed_at + lease;
+        state.held.insert(held.op.lease.key, held);
         if state.alarm.is_none_or(|alarm| ends_at < alarm) {
             self.changed.notify_all();
         }
         true
+    }
+
+    /// Whether the attempt of an op that is suspected of killing its workers has not ended.
+    pub(super) fn has_suspect(&self) -> bool {
+        self.lock().held.values().any(|held| held.suspect)
     }
 
     /// Notes that the handler ended and its end waits to be committed; `false` when the lease was lost before.
@@ -223,6 +230,11 @@ impl HeldLeases {
 }
 
 impl Held {
+    /// The lease of an op that begins to run, told by a call that began at `confirmed_at`.
+    pub(super) fn new(op: Arc<ClaimedOp>, stop: StopSwitch, confirmed_at: Instant, suspect: bool) -> Self {
+        Self { op, stop, phase: Phase::Running, suspect, confirmed_at }
+    }
+
     fn end(&mut self) -> bool {
         let running = matches!(self.phase, Phase::Running | Phase::Elsewhere);
         if running {

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// What a worker chooses by: every op waits in one lane. Its gate is the pair (site, queue) that limits count on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Lane {
-    /// The hash of the four below.
+    /// The hash of the four below, with a last bit that tells whether its ops run [apart](Lane::apart).
     pub key: LaneKey,
     /// The hash of site and queue.
     pub gate: GateKey,
@@ -23,7 +23,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// The lane of ops with these properties.
+    /// The lane of ops with these properties that nothing is held against.
     pub fn new(site: SiteName, queue: QueueName, kind: KindName, agent: Option<AgentName>) -> Self {
         let gate = gate_key(&site, &queue);
         let key = LaneKey(hash63(&[
@@ -33,7 +33,30 @@ impl Lane {
             // A name is never empty, so "none" cannot be mistaken for one.
             agent.as_ref().map_or("", AgentName::as_str),
         ]));
-        Self { key, gate, site, queue, kind, agent }
+        Self { key: key.together(), gate, site, queue, kind, agent }
+    }
+
+    /// The lane of the same ops once they are suspected of killing their workers. A worker runs one op of such lanes at a time.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self { key: self.key.apart(), ..self.clone() }
+    }
+}
+
+impl LaneKey {
+    /// The lane of ops that run beside any other: an even number.
+    #[must_use]
+    pub const fn together(self) -> Self {
+        Self(self.0 & !1)
+    }
+    /// Its twin, for ops that run apart from each other: the odd number behind it.
+    #[must_use]
+    pub const fn apart(self) -> Self {
+        Self(self.0 | 1)
+    }
+    /// Whether it is a lane for ops that run apart from each other.
+    pub const fn is_apart(self) -> bool {
+        self.0 & 1 == 1
     }
 }
 

@@ -358,7 +358,7 @@ impl Additions {
                 created_at: self.now,
             });
         }
-        set.lanes.extend(lanes.into_values());
+        set.lanes.extend(lanes.into_values().flat_map(|lane| [lane.apart(), lane]));
         added
     }
 }

@@ -1,9 +1,13 @@
 //! Leases ready ops to a worker (Q1, Q2, Q10).
 
-use crate::model::{AgentName, Bucket, GateKey, KindName, LaneKey, LeaseToken, MICRO_TOKENS, Micros, QueueName, SiteName, WorkerName};
+use super::ripple::is_suspect;
+use crate::model::{
+    AgentName, Bucket, GateKey, KindName, LaneKey, LeaseToken, MICRO_TOKENS, Micros, OpSeq, QueueName, SiteName, WorkerName,
+};
 use crate::store::rows::{Claim, ClaimedOp, LaneScan, LaneTake, LockedGate, OpenLane};
 use crate::store::{StoreError, Tx};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 /// Lanes looked at in one read: enough to fill a batch, few enough to stay within a millisecond.
@@ -31,6 +35,8 @@ pub struct ClaimRequest {
     pub agents: Vec<AgentName>,
     /// Where the last claim of this process ended.
     pub cursor: ClaimCursor,
+    /// Whether it may get an op that is suspected of killing its workers: it runs none, and gets at most one.
+    pub suspects: bool,
     /// Whether an earlier try with this token may have committed: then its leases are taken back first.
     pub repeated: bool,
 }
@@ -42,6 +48,8 @@ pub struct ClaimCursor {
     lane: Option<LaneKey>,
     /// The last gate that got a slot.
     gate: Option<GateKey>,
+    /// The last lane of suspects that was served.
+    suspect: Option<LaneKey>,
     /// Claims in a row that left lanes unseen and found nothing.
     fruitless: u32,
 }
@@ -51,6 +59,8 @@ pub struct ClaimCursor {
 pub struct ClaimReport {
     /// The leased ops.
     pub ops: Vec<ClaimedOp>,
+    /// Those of them that are suspected of killing their workers: at most one.
+    pub suspects: Vec<OpSeq>,
     /// Where the next claim begins.
     pub cursor: ClaimCursor,
     /// Whether another claim at once may get more: a gate gave all that was asked of it, or lanes are still unseen.
@@ -61,7 +71,8 @@ pub struct ClaimReport {
     pub next_token_in: Option<Duration>,
 }
 
-/// Claims ready ops by round robin over (site, queue), within the limits of their policies.
+/// Claims ready ops by round robin over (site, queue), within the limits of their policies; of ops that are suspected of
+/// killing their workers at most one, and that only if the worker runs no other (L8).
 ///
 /// # Locks
 /// The gates of limited lanes, then `ready` rows, all skipping what others hold: it never waits.
@@ -73,31 +84,27 @@ pub fn claim(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<ClaimReport, Sto
     if request.repeated {
         let ops = tx.claimed_by(request.token)?;
         if !ops.is_empty() {
-            return Ok(ClaimReport { ops, cursor: request.cursor, more: true, ..ClaimReport::default() });
+            return taken_back(tx, request, ops);
         }
     }
-    let Walk { gates, cursor, all_seen } = walk(tx, request)?;
-    let mut cursor = ClaimCursor { lane: cursor, gate: request.cursor.gate, fruitless: 0 };
-    let mut slots = allot(&gates, request.capacity, &mut cursor);
+    let Walk { gates, suspects, cursor, all_seen } = walk(tx, request)?;
+    let mut cursor = ClaimCursor { lane: cursor, fruitless: 0, ..request.cursor };
+    let suspect = request.suspects.then(|| cursor.next_suspect(&suspects)).flatten();
+    let mut slots = allot(&gates, request.capacity.saturating_sub(u32::from(suspect.is_some())), &mut cursor);
 
-    let limited: Vec<GateKey> = slots.keys().copied().filter(|gate| gates.get(gate).is_some_and(|gate| gate.limited)).collect();
-    let locked: BTreeMap<GateKey, LockedGate> = tx.lock_gates(&limited)?.into_iter().map(|held| (held.gate, held)).collect();
-    let (mut rate_limited, mut next_token_in) = (Vec::new(), None);
-    let mut buckets: BTreeMap<GateKey, Bucket> = BTreeMap::new();
-    for gate in &limited {
-        // A gate that another claim holds is passed over: that claim serves it.
-        let held = locked.get(gate);
-        let free = held.map_or(0, |held| free_slots(held, &mut buckets));
-        if let (Some(held), 0) = (held, free)
-            && in_flight_left(held) > 0
-        {
-            rate_limited.extend(gates.get(gate).map(|gate| (gate.site.clone(), gate.queue.clone())));
-            let wait = held.policy.as_ref().and_then(|policy| policy.rate).map(|rate| rate.next_token_in(buckets.get(gate)));
-            next_token_in = [next_token_in, wait].into_iter().flatten().min();
-        }
-        if let Some(slot) = slots.get_mut(gate) {
-            *slot = (*slot).min(free);
-        }
+    let mut limited: BTreeSet<GateKey> = slots.keys().copied().filter(|gate| gates.get(gate).is_some_and(|gate| gate.limited)).collect();
+    limited.extend(suspect.filter(|suspect| suspect.limited).map(|suspect| suspect.gate));
+    let limited: Vec<GateKey> = limited.into_iter().collect();
+    let mut admission = Admission::of(tx, &limited)?;
+
+    let mut ops = Vec::new();
+    if let Some(suspect) = suspect.filter(|suspect| admission.free(suspect.gate) > 0) {
+        ops = tx.claim_ready(&request.of(vec![LaneTake { lane: suspect.lane, gate: suspect.gate, limit: 1 }]))?;
+        admission.took(&ops);
+    }
+    let suspects = ops.iter().map(|op| op.lease.key.op).collect();
+    for (gate, slot) in &mut slots {
+        *slot = (*slot).min(admission.free(*gate));
     }
     let takes: Vec<LaneTake> = slots
         .iter()
@@ -107,38 +114,138 @@ pub fn claim(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<ClaimReport, Sto
             lanes.iter().map(|lane| LaneTake { lane: *lane, gate: *gate, limit: *limit })
         })
         .collect();
-    let ops = if takes.is_empty() {
-        Vec::new()
-    } else {
-        tx.claim_ready(&Claim { token: request.token, worker: request.worker.clone(), lease: request.lease, takes })?
-    };
-
-    let mut taken: BTreeMap<GateKey, u32> = BTreeMap::new();
-    for op in &ops {
-        *taken.entry(op.lease.gate).or_default() += 1;
+    let mut drained = !ops.is_empty();
+    if !takes.is_empty() {
+        let together = tx.claim_ready(&request.of(takes))?;
+        admission.took(&together);
+        let taken = counts(&together);
+        drained |= slots.iter().any(|(gate, limit)| *limit > 0 && taken.get(gate) == Some(limit));
+        ops.extend(together);
     }
-    // A bucket that was counted later than now is stored although nothing was taken: else no token would flow until the
-    // clock, which went back, has come past that instant again.
-    let ahead = |gate: &GateKey| {
-        let held = locked.get(gate);
-        held.is_some_and(|held| held.bucket.is_some_and(|bucket| bucket.counted_at > held.now))
-    };
-    let spent: Vec<(GateKey, Bucket)> = buckets
-        .into_iter()
-        .filter(|(gate, _)| taken.contains_key(gate) || ahead(gate))
-        .map(|(gate, bucket)| {
-            let ops = taken.get(&gate).copied().map_or(0, i64::from);
-            (gate, Bucket { micro_tokens: bucket.micro_tokens - ops * MICRO_TOKENS, ..bucket })
-        })
-        .collect();
-    tx.set_buckets(&spent)?;
-    let drained = |(gate, limit): (&GateKey, &u32)| *limit > 0 && taken.get(gate) == Some(limit);
+    let (rate_limited, next_token_in) = admission.out_of_tokens();
+    let rate_limited = rate_limited.filter_map(|gate| gates.get(&gate)).map(|gate| (gate.site.clone(), gate.queue.clone())).collect();
+    tx.set_buckets(&admission.spent())?;
+
     if ops.is_empty() && !all_seen {
         cursor.fruitless = (request.cursor.fruitless + 1) % FRUITLESS_MAX;
     }
     let walks_on = !all_seen && (!ops.is_empty() || cursor.fruitless > 0);
-    let more = walks_on || slots.iter().any(drained);
-    Ok(ClaimReport { ops, cursor, more, rate_limited, next_token_in })
+    Ok(ClaimReport { ops, suspects, cursor, more: walks_on || drained, rate_limited, next_token_in })
+}
+
+/// The leases of a claim whose reply was lost.
+fn taken_back(tx: &mut dyn Tx, request: &ClaimRequest, ops: Vec<ClaimedOp>) -> Result<ClaimReport, StoreError> {
+    // The rows that told which of them was taken from a lane apart are gone; the ops' own rows tell it as well.
+    let seqs: Vec<OpSeq> = ops.iter().map(|op| op.lease.key.op).collect();
+    let suspects = tx.ops(&seqs)?.iter().filter(|state| is_suspect(state.losses)).map(|state| state.seq).collect();
+    Ok(ClaimReport { ops, suspects, cursor: request.cursor, more: true, ..ClaimReport::default() })
+}
+
+impl ClaimRequest {
+    fn of(&self, takes: Vec<LaneTake>) -> Claim {
+        Claim { token: self.token, worker: self.worker.clone(), lease: self.lease, takes }
+    }
+}
+
+impl ClaimCursor {
+    /// The lane of suspects whose turn it is: the first behind the one that was served last.
+    fn next_suspect<'s>(&mut self, suspects: &'s BTreeMap<LaneKey, SuspectLane>) -> Option<&'s SuspectLane> {
+        let behind = self.suspect.and_then(|last| suspects.range((Bound::Excluded(last), Bound::Unbounded)).next());
+        let (key, lane) = behind.or_else(|| suspects.iter().next())?;
+        self.suspect = Some(*key);
+        Some(lane)
+    }
+}
+
+fn counts(ops: &[ClaimedOp]) -> BTreeMap<GateKey, u32> {
+    let mut counts = BTreeMap::new();
+    for op in ops {
+        *counts.entry(op.lease.gate).or_default() += 1;
+    }
+    counts
+}
+
+/// What the limited gates of one claim admit: counted behind their locks, less what the claim has taken since.
+struct Admission {
+    gates: BTreeMap<GateKey, Admitted>,
+}
+
+/// A limited gate; one that another claim holds admits nothing, for that claim serves it.
+struct Admitted {
+    held: Option<LockedGate>,
+    /// Its refilled bucket, if it has a rate.
+    bucket: Option<Bucket>,
+    taken: u32,
+}
+
+impl Admission {
+    fn of(tx: &mut dyn Tx, limited: &[GateKey]) -> Result<Self, StoreError> {
+        let mut locked: BTreeMap<GateKey, LockedGate> = tx.lock_gates(limited)?.into_iter().map(|held| (held.gate, held)).collect();
+        let admitted = limited.iter().map(|gate| {
+            let held = locked.remove(gate);
+            let rate = held.as_ref().and_then(|held| held.policy.as_ref()).and_then(|policy| policy.rate);
+            let bucket = held.as_ref().and_then(|held| rate.map(|rate| rate.refilled(held.bucket, held.now)));
+            (*gate, Admitted { held, bucket, taken: 0 })
+        });
+        Ok(Self { gates: admitted.collect() })
+    }
+
+    /// How many ops of `gate` may still be taken.
+    fn free(&self, gate: GateKey) -> u32 {
+        self.gates.get(&gate).map_or(u32::MAX, Admitted::free)
+    }
+
+    fn took(&mut self, ops: &[ClaimedOp]) {
+        for (gate, count) in counts(ops) {
+            if let Some(admitted) = self.gates.get_mut(&gate) {
+                admitted.taken += count;
+            }
+        }
+    }
+
+    /// Gates that had a slot but no token, and how long until the first of them has one.
+    fn out_of_tokens(&self) -> (impl Iterator<Item = GateKey>, Option<Duration>) {
+        let dry: Vec<(&GateKey, &Admitted)> = self.gates.iter().filter(|(_, gate)| gate.is_dry()).collect();
+        let wait = |gate: &Admitted| {
+            let rate = gate.held.as_ref().and_then(|held| held.policy.as_ref()).and_then(|policy| policy.rate);
+            rate.map(|rate| rate.next_token_in(gate.bucket.as_ref()))
+        };
+        let next_token_in = dry.iter().filter_map(|(_, gate)| wait(gate)).min();
+        let gates: Vec<GateKey> = dry.into_iter().map(|(gate, _)| *gate).collect();
+        (gates.into_iter(), next_token_in)
+    }
+
+    /// The buckets to store.
+    fn spent(&self) -> Vec<(GateKey, Bucket)> {
+        let spent = |(gate, admitted): (&GateKey, &Admitted)| {
+            let bucket = admitted.bucket?;
+            // A bucket that was counted later than now is stored although nothing was taken: else no token would flow
+            // until the clock, which went back, has come past that instant again.
+            let stored = admitted.held.as_ref().and_then(|held| held.bucket.map(|before| before.counted_at > held.now));
+            let changed = admitted.taken > 0 || stored == Some(true);
+            let micro_tokens = bucket.micro_tokens - i64::from(admitted.taken) * MICRO_TOKENS;
+            changed.then_some((*gate, Bucket { micro_tokens, ..bucket }))
+        };
+        self.gates.iter().filter_map(spent).collect()
+    }
+}
+
+impl Admitted {
+    fn slots_left(&self) -> u32 {
+        let Some(held) = &self.held else { return 0 };
+        let most = held.policy.as_ref().and_then(|policy| policy.max_in_flight);
+        most.map_or(u32::MAX, |most| most.saturating_sub(held.in_flight))
+    }
+    fn tokens(&self) -> u32 {
+        self.bucket.map_or(u32::MAX, |bucket| u32::try_from(bucket.micro_tokens / MICRO_TOKENS).unwrap_or(u32::MAX))
+    }
+    fn free(&self) -> u32 {
+        self.slots_left().min(self.tokens()).saturating_sub(self.taken)
+    }
+    /// Whether its bucket alone kept it from giving anything.
+    fn is_dry(&self) -> bool {
+        self.slots_left() > 0 && self.tokens() == 0
+    }
 }
 
 /// The lanes of one gate that have work.
@@ -150,15 +257,26 @@ struct OpenGate {
     limited: bool,
 }
 
+/// A lane whose ops are to run apart from each other.
+#[derive(Debug, Clone, Copy)]
+struct SuspectLane {
+    lane: LaneKey,
+    gate: GateKey,
+    limited: bool,
+}
+
+/// What a claim saw.
+#[derive(Default)]
 struct Walk {
     gates: BTreeMap<GateKey, OpenGate>,
+    suspects: BTreeMap<LaneKey, SuspectLane>,
     cursor: Option<LaneKey>,
     all_seen: bool,
 }
 
 /// Looks at lanes from the cursor on, once around at most, until there are enough gates with room to fill the batch.
 fn walk(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<Walk, StoreError> {
-    let mut gates: BTreeMap<GateKey, OpenGate> = BTreeMap::new();
+    let mut found = Walk::default();
     let mut seen: HashSet<LaneKey> = HashSet::new();
     let start = request.cursor.lane;
     let (mut after, mut wrapped) = (start, start.is_none());
@@ -171,31 +289,37 @@ fn walk(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<Walk, StoreError> {
         for open in lanes {
             around |= !seen.insert(open.lane.key);
             if !around {
-                remember(&mut gates, open);
+                found.remember(open);
             }
         }
         if end_reached && wrapped || around {
-            return Ok(Walk { gates, cursor: None, all_seen: true });
+            return Ok(Walk { all_seen: true, ..found });
         }
         if end_reached {
             (after, wrapped) = (None, true);
-        } else if gates.len() >= request.capacity as usize {
+        } else if found.gates.len() >= request.capacity as usize {
             break;
         }
     }
-    Ok(Walk { gates, cursor: after, all_seen: false })
+    Ok(Walk { cursor: after, ..found })
 }
 
-/// Keeps a lane whose gate has room, as far as can be told without a lock.
-fn remember(gates: &mut BTreeMap<GateKey, OpenGate>, open: OpenLane) {
-    let most = open.policy.as_ref().and_then(|policy| policy.max_in_flight);
-    if most.is_some_and(|most| open.in_flight >= most) {
-        return;
+impl Walk {
+    /// Keeps a lane whose gate has room, as far as can be told without a lock.
+    fn remember(&mut self, open: OpenLane) {
+        let most = open.policy.as_ref().and_then(|policy| policy.max_in_flight);
+        if most.is_some_and(|most| open.in_flight >= most) {
+            return;
+        }
+        let limited = open.policy.is_some_and(|policy| policy.max_in_flight.is_some() || policy.rate.is_some());
+        let lane = open.lane;
+        if lane.key.is_apart() {
+            self.suspects.insert(lane.key, SuspectLane { lane: lane.key, gate: lane.gate, limited });
+            return;
+        }
+        let gate = OpenGate { site: lane.site, queue: lane.queue, lanes: Vec::new(), limited };
+        self.gates.entry(lane.gate).or_insert(gate).lanes.push(lane.key);
     }
-    let limited = open.policy.is_some_and(|policy| policy.max_in_flight.is_some() || policy.rate.is_some());
-    let lane = open.lane;
-    let gate = gates.entry(lane.gate).or_insert_with(|| OpenGate { site: lane.site, queue: lane.queue, lanes: Vec::new(), limited });
-    gate.lanes.push(lane.key);
 }
 
 /// Deals `capacity` slots out to the gates in turn, beginning behind the gate that got the last one.
@@ -214,21 +338,6 @@ fn allot(gates: &BTreeMap<GateKey, OpenGate>, capacity: u32, cursor: &mut ClaimC
     }
     let dealt = order.into_iter().zip(0_u32..).map(|(gate, turn)| (gate, each + u32::from(turn < rest)));
     dealt.filter(|(_, slots)| *slots > 0).collect()
-}
-
-fn in_flight_left(gate: &LockedGate) -> u32 {
-    gate.policy.as_ref().and_then(|policy| policy.max_in_flight).map_or(u32::MAX, |most| most.saturating_sub(gate.in_flight))
-}
-
-/// How many ops a locked gate admits now; remembers its refilled bucket.
-fn free_slots(gate: &LockedGate, buckets: &mut BTreeMap<GateKey, Bucket>) -> u32 {
-    let left = in_flight_left(gate);
-    let Some(rate) = gate.policy.as_ref().and_then(|policy| policy.rate) else {
-        return left;
-    };
-    let bucket = rate.refilled(gate.bucket, gate.now);
-    buckets.insert(gate.gate, bucket);
-    left.min(u32::try_from(bucket.micro_tokens / MICRO_TOKENS).unwrap_or(u32::MAX))
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ pub fn create(tx: &mut dyn Tx, requests: &[CreateRequest]) -> Result<CreateRepor
         graphs.add(*seq, request, &mut seqs)?;
     }
     let Graphs { mut set, lanes, journal, .. } = graphs;
-    set.lanes = lanes.into_values().collect();
+    set.lanes = lanes.into_values().flat_map(|lane| [lane.apart(), lane]).collect();
     set.events = journal.events;
     tx.write(&set)?;
 

@@ -386,8 +386,13 @@ impl Ending {
         if to == OpStatus::Ready
             && let Some(state) = state
         {
-            let failures = verdict.failures.unwrap_or(state.failures);
-            let place = crate::store::rows::QueuedOp { fence: lease.key.fence, failures, ..queued(state, verdict.due_at) };
+            let after = OpState {
+                fence: lease.key.fence,
+                failures: verdict.failures.unwrap_or(state.failures),
+                losses: verdict.losses.unwrap_or(state.losses),
+                ..state.clone()
+            };
+            let place = queued(&after, verdict.due_at);
             if verdict.due_at > self.now { &mut self.set.delayed } else { &mut self.set.ready }.push(place);
         }
         if to.is_settled() {

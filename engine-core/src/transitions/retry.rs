@@ -7,7 +7,7 @@ use super::ripple::{Ripple, Tally, queued};
 use super::{Notice, TransitionError};
 use crate::model::{OpId, OpSeq, RequestId, WorkflowId};
 use crate::state::{Event, OpStatus, StoredStatus, WorkflowStatus, next};
-use crate::store::rows::{EventKind, OpChange, OpState, QueuedOp, Reach, WriteSet};
+use crate::store::rows::{EventKind, OpChange, OpState, Reach, WriteSet};
 use crate::store::{Tx, Wait};
 use std::collections::HashMap;
 
@@ -72,7 +72,7 @@ pub fn retry(tx: &mut dyn Tx, call: &RetryOps) -> Result<Retried, TransitionErro
     for state in &targets {
         ripple.moved(state.seq, OpStatus::Failed, OpStatus::Ready);
         tally.moves(workflow.seq, StoredStatus::Failed, StoredStatus::Open);
-        set.ready.push(QueuedOp { failures: 0, ..queued(state, now) });
+        set.ready.push(queued(&OpState { failures: 0, losses: 0, ..state.clone() }, now));
         set.changes.push(OpChange {
             op: state.seq,
             from: StoredStatus::Failed,

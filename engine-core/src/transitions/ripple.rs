@@ -161,9 +161,20 @@ impl Ripple {
     }
 }
 
-/// The place in `ready` of an op that is due now.
+/// The place in `ready` of an op that may be claimed from `due_at` on.
 pub(super) fn queued(state: &OpState, due_at: Timestamp) -> QueuedOp {
-    QueuedOp { op: state.seq, lane: state.lane, priority: state.priority, due_at, fence: state.fence, failures: state.failures }
+    let lane = if is_suspect(state.losses) { state.lane.apart() } else { state.lane };
+    QueuedOp { op: state.seq, lane, priority: state.priority, due_at, fence: state.fence, failures: state.failures }
+}
+
+/// An op that was lost with this many workers may be what killed them: from then on no worker runs two such ops at a time,
+/// so that none is lost again with the one that is to blame. Once is too little to suspect it: a host that goes away takes
+/// a thousand innocent ops along, and they are to run again side by side.
+const SUSPECT_LOSSES: u32 = 2;
+
+/// Whether an op that was lost with so many workers is to run apart.
+pub(super) const fn is_suspect(losses: u32) -> bool {
+    losses >= SUSPECT_LOSSES
 }
 
 /// How the counters of the workflows in a transaction change.

@@ -53,28 +53,14 @@ async fn reconciling_takes_back_what_expired_and_moves_what_is_due_and_runs_noth
 
 #[tokio::test]
 async fn a_worker_lost_too_often_fails_its_op() {
-    use leasehold_core::model::{LeaseToken, Micros, OpError, WorkerName};
-    use leasehold_core::store::{StoreError, StoreExt, TxKind};
-    use leasehold_core::transitions::{ClaimCursor, ClaimRequest, claim};
+    use leasehold_core::model::OpError;
     let world = World::new();
     let engine = world.engine().automatic(false).handler("k", quick).build().await.unwrap();
     let poison = Op::new("a", "k").retry(RetryPolicy { max_lost: 2, ..RetryPolicy::default() });
     let flow = engine.client().start(Workflow::new("w").op(poison).op(Op::new("b", "k").after("a"))).await.unwrap();
     let mut recovered = Vec::new();
     for _ in 0..2 {
-        // A worker that claims and dies.
-        let request = ClaimRequest {
-            token: LeaseToken::random(),
-            worker: WorkerName::new("dies").unwrap(),
-            lease: Micros::try_from(LEASE).unwrap(),
-            capacity: 1,
-            kinds: None,
-            agents: Vec::new(),
-            cursor: ClaimCursor::default(),
-            repeated: false,
-        };
-        let claimed = world.store.with(TxKind::Claim, |tx| Ok::<_, StoreError>(claim(tx, &request)?.ops.len())).unwrap();
-        assert_eq!(claimed, 1);
+        assert_eq!(world.claim_and_die(), 1);
         world.advance(LEASE);
         recovered.extend(engine.reconcile_once(BatchLimit::DEFAULT).await.unwrap().recovered);
     }

@@ -3,9 +3,10 @@
 use leasehold_core::client::{Client, Op, Workflow, WorkflowHandle};
 use leasehold_core::engine::{Engine, EngineBuilder};
 use leasehold_core::memory::MemoryStore;
-use leasehold_core::model::{Micros, OpId, Timestamp};
+use leasehold_core::model::{LeaseToken, Micros, OpId, Timestamp, WorkerName};
 use leasehold_core::store::rows::{Attempt, AttemptOutcome, OpView};
-use leasehold_core::store::{ManualClock, Store, StoreError, StoreInfo, StoreResult, Tx, TxKind};
+use leasehold_core::store::{ManualClock, Store, StoreError, StoreExt, StoreInfo, StoreResult, Tx, TxKind};
+use leasehold_core::transitions::{ClaimCursor, ClaimRequest, claim};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -49,6 +50,22 @@ impl World {
     /// A client of another process.
     pub(crate) fn client(&self) -> Client {
         Client::new(Arc::clone(&self.store))
+    }
+
+    /// A worker of another process that claims what it can and dies; how many ops it took along.
+    pub(crate) fn claim_and_die(&self) -> usize {
+        let request = ClaimRequest {
+            token: LeaseToken::random(),
+            worker: WorkerName::new("dies").unwrap(),
+            lease: Micros::try_from(LEASE).unwrap(),
+            capacity: 100,
+            kinds: None,
+            agents: Vec::new(),
+            cursor: ClaimCursor::default(),
+            suspects: true,
+            repeated: false,
+        };
+        self.store.with(TxKind::Claim, |tx| Ok::<_, StoreError>(claim(tx, &request)?.ops.len())).unwrap()
     }
 
     pub(crate) fn advance(&self, by: Duration) {

@@ -1,8 +1,9 @@
 //! Handlers really overlap, up to the limit (Q3).
 
-use super::fixture::{World, flow, soon};
+use super::fixture::{LEASE, World, flow, soon};
 use leasehold_core::engine::{HandlerError, OpContext};
 use leasehold_core::state::WorkflowStatus;
+use leasehold_core::transitions::BatchLimit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Barrier;
@@ -67,4 +68,52 @@ async fn a_place_that_becomes_free_is_taken_while_others_still_run() {
     let done = soon(flow.wait()).await.unwrap();
     assert_eq!((done.status, done.ops.succeeded), (WorkflowStatus::Succeeded, 21));
     assert_eq!(running.shutdown().await.unwrap().processed, 21);
+}
+
+#[tokio::test]
+async fn ops_that_may_kill_their_worker_run_one_at_a_time_and_others_beside_them() {
+    let world = World::new();
+    let (suspects, done) = (Arc::new(Active::default()), Arc::new(AtomicUsize::new(0)));
+    let suspect = {
+        let (suspects, done) = (Arc::clone(&suspects), Arc::clone(&done));
+        move |_: OpContext, (): ()| {
+            let (suspects, done) = (Arc::clone(&suspects), Arc::clone(&done));
+            async move {
+                suspects.enter();
+                // Long enough for another to begin, if one may.
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+                suspects.leave();
+                done.fetch_add(1, Ordering::SeqCst);
+                Ok::<(), HandlerError>(())
+            }
+        }
+    };
+    let fresh = {
+        let done = Arc::clone(&done);
+        move |_: OpContext, (): ()| {
+            let done = Arc::clone(&done);
+            async move {
+                // Ends only once every suspect has run beside it.
+                while done.load(Ordering::SeqCst) < 4 {
+                    tokio::task::yield_now().await;
+                }
+                Ok::<(), HandlerError>(())
+            }
+        }
+    };
+    let engine = world.engine().max_workers(8).handler("suspect", suspect).handler("fresh", fresh).build().await.unwrap();
+    let suspected = engine.client().start(flow("suspect", 0..4)).await.unwrap();
+    for _ in 0..2 {
+        while world.claim_and_die() > 0 {}
+        world.advance(LEASE);
+        engine.reconcile_once(BatchLimit::DEFAULT).await.unwrap();
+    }
+    let fresh = engine.client().start(flow("fresh", 0..4)).await.unwrap();
+    soon(engine.run_until_idle()).await.unwrap();
+    assert_eq!(suspects.most.load(Ordering::SeqCst), 1);
+    for flow in [suspected, fresh] {
+        assert_eq!(flow.snapshot().await.unwrap().ops.succeeded, 4);
+    }
 }

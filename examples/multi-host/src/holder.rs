@@ -60,6 +60,7 @@ fn claim(store: &dyn Store, name: &str) -> Outcome<Option<ClaimedOp>> {
         kinds: Some(vec![KindName::new(KIND)?]),
         agents: Vec::new(),
         cursor: ClaimCursor::default(),
+        suspects: true,
         repeated: false,
     };
     Ok(store.with(TxKind::Claim, |tx| transitions::claim(tx, &request))?.ops.pop())

@@ -65,6 +65,8 @@ pub(super) struct Op {
     pub(super) fence: i64,
     #[diesel(sql_type = BigInt)]
     pub(super) failures: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(super) losses: i64,
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(super) finished_at_us: Option<i64>,
 }
@@ -180,7 +182,7 @@ impl Tables {
         .load(conn)?;
         let ops: Vec<Op> = diesel::sql_query(
             "SELECT o.seq, o.workflow, o.id, o.lane, coalesce(l.site, '?') AS site, coalesce(l.queue, '?') AS queue, o.status,
-                    o.unmet, o.broken, o.fence, o.failures, o.finished_at_us
+                    o.unmet, o.broken, o.fence, o.failures, o.losses, o.finished_at_us
                FROM ops AS o LEFT JOIN lanes AS l ON l.key = o.lane",
         )
         .load(conn)?;

@@ -113,6 +113,7 @@ fn a_commit_that_became_a_rollback_is_told_and_the_order_stands() {
     assert_eq!(client.ask("COMMIT broken").as_deref(), Some("ROLLBACK"));
     client.ask("INSERT leases");
     assert_eq!(client.ask("COMMIT"), None);
+    assert!(proxy.wait_for_cuts(1, PATIENCE), "the client may see its end before the cut is counted");
     assert_eq!(proxy.cuts(), 1);
 }
 
