@@ -133,7 +133,7 @@ const QUEUE_STATUSES: &str = concat!(
       LEFT JOIN by_gate AS b ON b.gate = l.key
       LEFT JOIN leased AS le ON le.gate = l.key",
     policy_join!(),
-    "ORDER BY l.key"
+    "ORDER BY l.site, l.queue"
 );
 
 const STATUS_TOTALS: &str = "

@@ -151,7 +151,7 @@ pub(crate) const QUEUE_STATUSES: &str = concat!(
                     JOIN lanes AS l ON l.key = i.lane
                    GROUP BY l.gate) AS q ON q.gate = g.key",
     join_policy!("g"),
-    "ORDER BY g.key"
+    "ORDER BY g.site, g.queue"
 );
 
 // Ops are counted by their workflows' counters, so history costs a row a workflow.

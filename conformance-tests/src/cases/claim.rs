@@ -12,6 +12,7 @@ use leasehold_core::transitions::{ClaimRequest, Ended, HeartbeatOutcome};
 cases! {
     heartbeats_keep_a_lease_alive_for_ever proves ["L4"];
     a_heartbeat_answers_for_each_lease_in_turn proves ["L4", "L13"];
+    a_lease_named_twice_in_one_heartbeat_is_answered_alike proves ["L4", "L12"];
     a_heartbeat_never_shortens_a_lease proves ["L4", "T8"];
     a_heartbeat_that_was_lost_brings_nothing_back proves ["L4", "L5"];
     a_claim_gives_the_lease_it_was_asked_for proves ["L6", "Q1"];
@@ -49,6 +50,17 @@ fn a_heartbeat_answers_for_each_lease_in_turn(w: &mut World) -> Outcome {
     let keys: Vec<Option<LeaseKey>> = outcomes.iter().map(|outcome| held(outcome).ok().map(|lease| lease.key)).collect();
     assert_eq!(keys, [Some(c), None, Some(a)]);
     assert_eq!(outcomes.get(1), Some(&HeartbeatOutcome::Lost));
+    Ok(())
+}
+
+fn a_lease_named_twice_in_one_heartbeat_is_answered_alike(w: &mut World) -> Outcome {
+    let planted = Scenario::new().op("a").leased_by("w1").op("b").leased_by("w1").build(w)?;
+    w.complete_one(&planted.claimed("b"), "1")?;
+    w.clock().advance(microseconds(1))?;
+    let outcomes = w.heartbeat(&[planted.lease("a"), planted.lease("b"), planted.lease("a"), planted.lease("b")])?;
+    let [first, lost, again, lost_again] = outcomes.as_slice() else { panic!("four leases, four answers: {outcomes:?}") };
+    assert_eq!((held(first)?.key, first), (planted.lease("a"), again));
+    assert_eq!((lost, lost_again), (&HeartbeatOutcome::Lost, &HeartbeatOutcome::Lost));
     Ok(())
 }
 

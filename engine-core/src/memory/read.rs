@@ -122,24 +122,29 @@ impl ReadTx for MemoryTx<'_> {
 
     fn queue_statuses(&mut self) -> StoreResult<Vec<QueueStatus>> {
         self.read(|tables, now| {
-            let statuses = tables.gates.iter().map(|(gate, row)| {
-                let here = |lane| tables.lanes.get(lane).is_some_and(|lane| lane.gate == *gate);
-                let delayed = || tables.delayed.iter().map(|(_, queued)| queued).filter(|queued| here(&queued.lane));
-                let ready = tables.ready.iter().map(|(_, queued)| queued).filter(|queued| here(&queued.lane));
-                let due: Vec<Timestamp> =
-                    ready.chain(delayed().filter(|queued| queued.due_at <= now)).map(|queued| queued.due_at).collect();
-                QueueStatus {
-                    site: row.site.clone(),
-                    queue: row.queue.clone(),
-                    ready: number(due.len()),
-                    delayed: number(delayed().filter(|queued| queued.due_at > now).count()),
-                    in_flight: number(tables.in_flight(*gate)),
-                    oldest_due_at: due.into_iter().min(),
-                    policy: tables.policy(&row.site, &row.queue),
-                    bucket: row.bucket,
-                }
-            });
-            Ok(statuses.collect())
+            let mut statuses: Vec<QueueStatus> = tables
+                .gates
+                .iter()
+                .map(|(gate, row)| {
+                    let here = |lane| tables.lanes.get(lane).is_some_and(|lane| lane.gate == *gate);
+                    let delayed = || tables.delayed.iter().map(|(_, queued)| queued).filter(|queued| here(&queued.lane));
+                    let ready = tables.ready.iter().map(|(_, queued)| queued).filter(|queued| here(&queued.lane));
+                    let due: Vec<Timestamp> =
+                        ready.chain(delayed().filter(|queued| queued.due_at <= now)).map(|queued| queued.due_at).collect();
+                    QueueStatus {
+                        site: row.site.clone(),
+                        queue: row.queue.clone(),
+                        ready: number(due.len()),
+                        delayed: number(delayed().filter(|queued| queued.due_at > now).count()),
+                        in_flight: number(tables.in_flight(*gate)),
+                        oldest_due_at: due.into_iter().min(),
+                        policy: tables.policy(&row.site, &row.queue),
+                        bucket: row.bucket,
+                    }
+                })
+                .collect();
+            statuses.sort_unstable_by(|a, b| (&a.site, &a.queue).cmp(&(&b.site, &b.queue)));
+            Ok(statuses)
         })
     }
 

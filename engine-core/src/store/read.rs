@@ -93,7 +93,7 @@ pub trait ReadTx {
     /// As every step.
     fn policies(&mut self) -> StoreResult<Vec<QueuePolicy>>;
 
-    /// Every (site, queue) that has lanes.
+    /// Every (site, queue) that has lanes, by site and then queue, so that people find one again.
     ///
     /// # Errors
     /// As every step.

@@ -3,7 +3,7 @@
 use crate::model::{Micros, OpSeq};
 use crate::store::rows::{Lease, LeaseKey};
 use crate::store::{StoreError, Tx};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// What became of one lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,8 @@ pub enum HeartbeatOutcome {
     ClockBehind,
 }
 
-/// Extends those of `leases` that hold to now + `by`, never shortening one; answers for each in turn.
+/// Extends those of `leases` that hold to now + `by`, never shortening one; answers for each in turn, alike for one that
+/// is named twice.
 ///
 /// # Locks
 /// Lease rows, in op order.
@@ -24,13 +25,14 @@ pub enum HeartbeatOutcome {
 /// # Errors
 /// [`StoreError`]; no lease was extended.
 pub fn heartbeat(tx: &mut dyn Tx, leases: &[LeaseKey], by: Micros) -> Result<Vec<HeartbeatOutcome>, StoreError> {
-    let mut held: HashMap<LeaseKey, Lease> = tx.extend_leases(leases, by)?.into_iter().map(|lease| (lease.key, lease)).collect();
-    let missing: Vec<LeaseKey> = leases.iter().filter(|key| !held.contains_key(key)).copied().collect();
+    let distinct: Vec<LeaseKey> = leases.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+    let held: HashMap<LeaseKey, Lease> = tx.extend_leases(&distinct, by)?.into_iter().map(|lease| (lease.key, lease)).collect();
+    let missing: Vec<LeaseKey> = distinct.into_iter().filter(|key| !held.contains_key(key)).collect();
     let early = behind_clock(tx, &missing)?;
     Ok(leases
         .iter()
-        .map(|key| match held.remove(key) {
-            Some(lease) => HeartbeatOutcome::Held(lease),
+        .map(|key| match held.get(key) {
+            Some(lease) => HeartbeatOutcome::Held(lease.clone()),
             None if early.contains(key) => HeartbeatOutcome::ClockBehind,
             None => HeartbeatOutcome::Lost,
         })

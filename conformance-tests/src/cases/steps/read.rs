@@ -339,6 +339,8 @@ fn queues_are_counted_by_site_and_queue(w: &mut World) -> Outcome {
     w.clock().set(later)?;
     let expected = BTreeMap::from([(default_queue, (2, 0, 2)), (at_s, (1, 0, 0)), (q, (1, 0, 0))]);
     assert_eq!(counts(w)?, expected, "what is due counts as ready before it is promoted");
+    let in_order: Vec<String> = w.read(|tx| tx.queue_statuses())?.iter().map(|row| format!("{} {}", row.site, row.queue)).collect();
+    assert_eq!(in_order, ["default default", "default q", "s default"]);
     for row in w.read(|tx| tx.queue_statuses())? {
         let is_default = row.queue.as_str() == "default";
         assert_eq!(row.policy, Some(if is_default { limit("default", 4) } else { rate("q", 2.0, 5) }), "{row:?}");
