@@ -155,6 +155,10 @@ impl GraphTx for PgTx<'_> {
         }
         let sql = match wait {
             Wait::Block => LOCK_WORKFLOWS,
+            Wait::Briefly => {
+                self.wait_briefly()?;
+                LOCK_WORKFLOWS
+            }
             Wait::Skip => LOCK_FREE_WORKFLOWS,
         };
         let locked = self.load::<rows::WorkflowLock, _>(statement(sql).bind::<Array<BigInt>, _>(workflows(seqs)))?;

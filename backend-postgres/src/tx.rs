@@ -198,6 +198,11 @@ impl<'c> PgTx<'c> {
         if held { Ok(key) } else { Err(self.fail(rejected(format!("{what} {key} is changed without being locked")))) }
     }
 
+    /// From here on no lock is waited for longer than a moment.
+    pub(crate) fn wait_briefly(&mut self) -> StoreResult<()> {
+        self.statement(|conn| conn.batch_execute("SET LOCAL lock_timeout TO 100"))
+    }
+
     // ---- begin and end ----
 
     fn begin(&mut self) -> StoreResult<()> {

@@ -1,5 +1,6 @@
 //! A store in a schema of its own, and the little that the tests put into it.
 
+use diesel::RunQueryDsl;
 use leasehold_core::model::{
     Digest, Fence, Json, KindName, Lane, LeaseToken, Micros, OpId, OpSeq, QueueName, RequestId, RetryPolicy, SiteName, Timestamp,
     WorkerName, WorkflowId, WorkflowName, WorkflowSeq,
@@ -62,7 +63,6 @@ impl World {
 
     /// Waits until the number that `sql` tells is `wanted`.
     pub(crate) fn until(&self, sql: &str, wanted: i64) {
-        use diesel::RunQueryDsl;
         let mut conn = self.schema.connect().unwrap();
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {

@@ -6,6 +6,7 @@ mod claims;
 mod common;
 mod errors;
 mod finality;
+mod held;
 mod migrations;
 mod reconnect;
 mod time;

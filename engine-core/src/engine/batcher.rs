@@ -1,8 +1,12 @@
 //! Commits ended attempts (L1, L2, L11, L13): while one commit is in flight the next batch gathers, so that an idle
 //! engine commits at once and a busy one in large batches, without a timer.
+//!
+//! There are two committers. The first never waits for a workflow that another transaction holds: such ends go apart, to
+//! the second, which waits for one workflow at a time and never for long. So a slow holder stops its own workflow only,
+//! whose leases are renewed meanwhile.
 
 use super::notice::{Notice, NoticeKind};
-use super::outbox::Batch;
+use super::outbox::{Batch, Line};
 use super::retrying::Pauses;
 use super::session::{About, Broken, EndedAttempt, Session};
 use crate::client::with_causes;
@@ -13,35 +17,57 @@ use crate::transitions::{self, End, Ended, Finish, FinishReport};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Runs until the outbox is closed and empty, or its time is over.
-pub(super) fn commit_loop(session: &Session) {
+/// Runs until the outbox is closed and this line of it empty, or its time is over.
+pub(super) fn commit_loop(session: &Session, line: Line) {
     let mut pauses = Pauses::new();
     loop {
-        let (batch, wait) = match session.outbox.next() {
-            Batch::Fresh(batch) => (batch, Wait::Skip),
-            Batch::Apart(batch) => (batch, Wait::Block),
+        let batch = match session.outbox.next(line) {
+            Batch::Commit(batch) => batch,
             Batch::Over(unsaved) => {
                 give_up(session, &unsaved);
                 break;
             }
         };
-        let commit = Commit { session, wait };
-        match commit.run(batch) {
+        let committed = match line {
+            Line::Fresh => Commit { session, line, wait: Wait::Skip }.run(batch),
+            Line::Apart => commit_apart(session, batch),
+        };
+        match committed {
             Ok(()) => {
-                session.outbox.works();
+                session.outbox.works(line);
                 pauses = Pauses::new();
             }
             Err(Delayed { unsaved, error }) => {
-                session.outbox.put_back(unsaved);
-                if !session.outbox.fails(pauses.next()) {
+                session.outbox.put_back(line, unsaved);
+                // Waiting for a lock was pause enough.
+                let pause = if is_held(line, &error) { Pauses::new().next() } else { pauses.next() };
+                if !session.outbox.fails(line, pause) {
                     session.break_down(Broken::Store(error));
                     session.outbox.close(Duration::ZERO);
                 }
             }
         }
     }
-    session.held.close();
-    session.outbox.abandon();
+    // What the other committer waits with is still to be renewed.
+    if session.outbox.ended(line) {
+        session.held.close();
+    }
+}
+
+/// Waits for the workflow of the first end, and takes what has become free of the others along: a second lock that is
+/// waited for would hold the first meanwhile.
+fn commit_apart(session: &Session, batch: Vec<EndedAttempt>) -> Result<(), Delayed> {
+    let Some(awaited) = batch.first().map(|ended| ended.finish.workflow) else { return Ok(()) };
+    let (first, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|ended| ended.finish.workflow == awaited);
+    let line = Line::Apart;
+    let free = if others.is_empty() { Ok(()) } else { Commit { session, line, wait: Wait::Skip }.run(others) };
+    let waited = Commit { session, line, wait: Wait::Briefly }.run(first);
+    both(free, waited)
+}
+
+/// Whether only another transaction was in the way.
+const fn is_held(line: Line, error: &StoreError) -> bool {
+    matches!((line, error), (Line::Apart, StoreError::Conflict(_) | StoreError::Busy(_)))
 }
 
 /// Attempts whose end could not be saved for the moment; the same leases are tried again.
@@ -50,8 +76,20 @@ struct Delayed {
     error: StoreError,
 }
 
+/// Two commits as one.
+fn both(first: Result<(), Delayed>, second: Result<(), Delayed>) -> Result<(), Delayed> {
+    match (first, second) {
+        (Ok(()), done) | (done, Ok(())) => done,
+        (Err(mut first), Err(second)) => {
+            first.unsaved.extend(second.unsaved);
+            Err(first)
+        }
+    }
+}
+
 struct Commit<'s> {
     session: &'s Session,
+    line: Line,
     wait: Wait,
 }
 
@@ -59,7 +97,9 @@ impl Commit<'_> {
     /// Commits `batch`, each attempt judged on its own.
     fn run(&self, batch: Vec<EndedAttempt>) -> Result<(), Delayed> {
         let Session { settings, held, .. } = self.session;
-        held.committing(keys(&batch));
+        if self.line == Line::Fresh {
+            held.committing(keys(&batch));
+        }
         // Apart, so that results need not be copied into the call.
         let (finishes, about): (Vec<Finish>, Vec<About>) = batch.into_iter().map(|ended| (ended.finish, ended.about)).unzip();
         let known = Known::of(&about, settings.hub.notices().heard());
@@ -72,7 +112,11 @@ impl Commit<'_> {
         .entered();
         let committed = settings.hub.transact(
             settings.store.as_ref(),
-            TxKind::Commit,
+            match self.line {
+                Line::Fresh => TxKind::Commit,
+                // Not the first committer's connection.
+                Line::Apart => TxKind::Maintenance,
+            },
             |tx| transitions::finish(tx, &finishes, self.wait),
             |report| {
                 self.hint_retries(report);
@@ -94,7 +138,9 @@ impl Commit<'_> {
     fn go_on(&self, mut batch: Vec<EndedAttempt>, error: StoreError) -> Result<(), Delayed> {
         if !matches!(error, StoreError::Rejected(_)) {
             let cause = with_causes(&error);
-            if error.is_transient() {
+            if is_held(self.line, &error) {
+                tracing::debug!(error = cause, ends = batch.len(), "another transaction still holds the workflow");
+            } else if error.is_transient() {
                 tracing::warn!(error = cause, ends = batch.len(), "results are not saved yet; trying again");
             } else {
                 // Somebody has to do something: free space, say, or make the file writable.
@@ -107,13 +153,7 @@ impl Commit<'_> {
         if batch.is_empty() {
             return second.into_iter().try_for_each(|attempt| self.record_refusal(attempt, &error));
         }
-        match (self.run(batch), self.run(second)) {
-            (Ok(()), done) | (done, Ok(())) => done,
-            (Err(mut first), Err(second)) => {
-                first.unsaved.extend(second.unsaved);
-                Err(first)
-            }
-        }
+        both(self.run(batch), self.run(second))
     }
 
     /// Counts every answer; what is to be tried again goes back.

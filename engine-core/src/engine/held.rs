@@ -104,7 +104,8 @@ impl HeldLeases {
         running.collect()
     }
 
-    /// Notes that a commit with the ends of `keys` begins: it, not a heartbeat, decides on them.
+    /// Notes that a commit with the ends of `keys` begins: it, not a heartbeat, decides on them. Not for one that may wait
+    /// for somebody's lock, again and again: the leases are to be renewed until that is let go.
     pub(super) fn committing(&self, keys: impl Iterator<Item = LeaseKey>) {
         let now = Instant::now();
         let mut state = self.lock();

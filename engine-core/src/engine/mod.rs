@@ -1,7 +1,7 @@
 //! The running thing: claims ops, runs the application's handlers, keeps their leases, commits what became of them.
 //!
-//! Four threads of its own call the [store](crate::store::Store): the claim loop, the commit batcher and the heartbeat,
-//! and a fourth watches the clock for leases that can no longer be relied on. Handlers are tasks of the tokio runtime
+//! Four threads of its own call the [store](crate::store::Store): the claim loop, two committers and the heartbeat, and a
+//! fifth watches the clock for leases that can no longer be relied on. Handlers are tasks of the tokio runtime
 //! that the engine was built in, so however they block it, leases are kept, results saved and lost leases noticed.
 //!
 //! **Invariant:** an attempt is among the leases held (`held.rs`) from its claim until its end is committed, refused or given

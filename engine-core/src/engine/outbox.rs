@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// The most ends of one commit: past a thousand a batch gains nothing and only holds its locks longer.
 const COMMIT_MAX: usize = 1_000;
 
-/// Ended attempts, in the order in which they ended.
+/// Ended attempts, in two lines: each has a committer of its own, so that who waits in one stops nobody in the other.
 #[derive(Debug)]
 pub(super) struct Outbox {
     /// How long a failing store is tried before what waits is given up; `None` is for ever.
@@ -17,28 +17,39 @@ pub(super) struct Outbox {
     changed: Condvar,
 }
 
+/// Which line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Line {
+    /// Ends in the order in which they came.
+    Fresh,
+    /// Ends whose workflow another transaction held.
+    Apart,
+}
+
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<EndedAttempt>,
-    /// Ends whose workflow another transaction held: committed apart, waiting for it.
-    apart: Vec<EndedAttempt>,
-    /// Since when every commit has failed.
-    failing_since: Option<Instant>,
+    fresh: Waiting,
+    apart: Waiting,
     /// The claim loop runs, and may hand in what it got while it was told to stop.
     claiming: bool,
     /// No handler's end comes any more, and what waits is given up at this instant.
     closed: Option<Instant>,
-    /// The batcher has ended.
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    ends: VecDeque<EndedAttempt>,
+    /// Since when every commit of this line has failed.
+    failing_since: Option<Instant>,
+    /// Its committer has ended.
     over: bool,
 }
 
 /// What to commit next.
 #[derive(Debug)]
 pub(super) enum Batch {
-    /// These, leaving out workflows that others hold.
-    Fresh(Vec<EndedAttempt>),
-    /// These, waiting for whoever holds their workflows.
-    Apart(Vec<EndedAttempt>),
+    /// These.
+    Commit(Vec<EndedAttempt>),
     /// Nothing any more; these are given up.
     Over(Vec<EndedAttempt>),
 }
@@ -54,39 +65,46 @@ impl Outbox {
     }
 
     pub(super) fn push(&self, ended: EndedAttempt) {
-        self.lock().waiting.push_back(ended);
+        self.lock().fresh.ends.push_back(ended);
         self.changed.notify_all();
     }
 
-    /// Puts back what could not be committed, before what ended later.
-    pub(super) fn put_back(&self, ended: Vec<EndedAttempt>) {
-        let mut state = self.lock();
-        ended.into_iter().rev().for_each(|ended| state.waiting.push_front(ended));
+    /// Puts back what could not be committed: before what ended later, or behind the others that are held.
+    pub(super) fn put_back(&self, line: Line, ended: Vec<EndedAttempt>) {
+        match line {
+            Line::Fresh => {
+                let mut state = self.lock();
+                ended.into_iter().rev().for_each(|ended| state.fresh.ends.push_front(ended));
+            }
+            Line::Apart => self.put_apart(ended),
+        }
     }
 
-    /// Puts back what another transaction held.
+    /// Puts what another transaction held into the line apart.
     pub(super) fn put_apart(&self, ended: Vec<EndedAttempt>) {
-        self.lock().apart.extend(ended);
+        self.lock().apart.ends.extend(ended);
+        self.changed.notify_all();
     }
 
     /// Waits for something to commit.
-    pub(super) fn next(&self) -> Batch {
+    pub(super) fn next(&self, line: Line) -> Batch {
         let mut state = self.lock();
         loop {
             let now = Instant::now();
             if state.closed.is_some_and(|deadline| deadline <= now) {
-                return state.end();
+                return Batch::Over(state.line(line).ends.drain(..).collect());
             }
-            if !state.apart.is_empty() {
-                let count = state.apart.len().min(COMMIT_MAX);
-                return Batch::Apart(state.apart.drain(..count).collect());
+            let ends = &mut state.line(line).ends;
+            if !ends.is_empty() {
+                let count = ends.len().min(COMMIT_MAX);
+                return Batch::Commit(ends.drain(..count).collect());
             }
-            if !state.waiting.is_empty() {
-                let count = state.waiting.len().min(COMMIT_MAX);
-                return Batch::Fresh(state.waiting.drain(..count).collect());
-            }
+            let over = match line {
+                Line::Fresh => !state.claiming,
+                Line::Apart => state.fresh.over,
+            };
             state = match state.closed {
-                Some(_) if !state.claiming => return state.end(),
+                Some(_) if over => return Batch::Over(Vec::new()),
                 Some(deadline) => self.changed.wait_timeout(state, deadline - now).unwrap_or_else(PoisonError::into_inner).0,
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
@@ -94,14 +112,14 @@ impl Outbox {
     }
 
     /// Notes that a commit went through.
-    pub(super) fn works(&self) {
-        self.lock().failing_since = None;
+    pub(super) fn works(&self, line: Line) {
+        self.lock().line(line).failing_since = None;
     }
 
     /// Notes that a commit failed for the moment, and waits `pause`; `false` when it is time to give up.
-    pub(super) fn fails(&self, pause: Duration) -> bool {
+    pub(super) fn fails(&self, line: Line, pause: Duration) -> bool {
         let mut state = self.lock();
-        let since = *state.failing_since.get_or_insert_with(Instant::now);
+        let since = *state.line(line).failing_since.get_or_insert_with(Instant::now);
         if self.patience.is_some_and(|patience| since.elapsed() >= patience) {
             return false;
         }
@@ -133,17 +151,27 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// Nobody commits any more: the batcher cannot go on.
+    /// The committer of this line has ended; whether it was the last.
+    pub(super) fn ended(&self, line: Line) -> bool {
+        let mut state = self.lock();
+        state.line(line).over = true;
+        let last = state.is_over();
+        drop(state);
+        self.changed.notify_all();
+        last
+    }
+
+    /// Nobody commits any more: the session cannot go on.
     pub(super) fn abandon(&self) {
         let mut state = self.lock();
-        (state.over, state.claiming) = (true, false);
+        (state.fresh.over, state.apart.over, state.claiming) = (true, true, false);
         drop(state);
         self.changed.notify_all();
     }
 
-    /// Waits until the batcher has ended; `false` when that takes longer than `within`.
+    /// Waits until both committers have ended; `false` when that takes longer than `within`.
     pub(super) fn wait_until_over(&self, within: Duration) -> bool {
-        self.wait(Some(Instant::now() + within), |state| state.over)
+        self.wait(Some(Instant::now() + within), State::is_over)
     }
 
     fn wait(&self, deadline: Option<Instant>, done: impl Fn(&State) -> bool) -> bool {
@@ -161,7 +189,14 @@ impl Outbox {
 }
 
 impl State {
-    fn end(&mut self) -> Batch {
-        Batch::Over(self.waiting.drain(..).chain(self.apart.drain(..)).collect())
+    fn line(&mut self, line: Line) -> &mut Waiting {
+        match line {
+            Line::Fresh => &mut self.fresh,
+            Line::Apart => &mut self.apart,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.fresh.over && self.apart.over
     }
 }

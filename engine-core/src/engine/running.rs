@@ -7,6 +7,7 @@ use super::batcher::commit_loop;
 use super::claimer::{Until, claim_loop};
 use super::error::EngineError;
 use super::heartbeat::{beat_loop, fence_loop};
+use super::outbox::Line;
 use super::report::RunReport;
 use super::session::{Broken, Session, Settings};
 use super::stop::StopReason;
@@ -34,7 +35,8 @@ impl Running {
         let session = Session::new(Arc::clone(settings), until != Until::Stopped);
         // From here on a thread that cannot be made stops those that were, by the drop.
         let running = Self { session: Arc::clone(&session) };
-        part(&session, "leasehold-commit", |session| commit_loop(session))?;
+        part(&session, "leasehold-commit", |session| commit_loop(session, Line::Fresh))?;
+        part(&session, "leasehold-apart", |session| commit_loop(session, Line::Apart))?;
         part(&session, "leasehold-beat", |session| beat_loop(session))?;
         part(&session, "leasehold-fence", |session| fence_loop(session))?;
         session.outbox.claiming(true);

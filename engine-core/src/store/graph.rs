@@ -28,7 +28,8 @@ pub trait GraphTx {
     /// Locks the rows of these workflows, in key order, and reads them behind the lock.
     ///
     /// # Contract
-    /// With [`Wait::Skip`] those that another transaction holds are left out; with [`Wait::Block`] they are waited for.
+    /// With [`Wait::Skip`] those that another transaction holds are left out; with [`Wait::Block`] and
+    /// [`Wait::Briefly`] they are waited for.
     /// What it returns was read after the lock was held. Absent workflows are left out.
     /// # Errors
     /// As every step.

@@ -39,8 +39,11 @@ pub enum TxKind {
 /// What to do about a row that another transaction holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Wait for it.
+    /// Wait for it, within the store's time limit.
     Block,
+    /// Wait for it, but about a tenth of a second at most: past that the transaction fails with
+    /// [`StoreError::Conflict`] or [`StoreError::Busy`]. Who waits so stands in line, and yet stops nobody for long.
+    Briefly,
     /// Leave it out.
     Skip,
 }
