@@ -1,6 +1,6 @@
 //! Real kills on both sides of every commit: a child process stops at a named boundary of a verb and is killed there
 //! with SIGKILL. What is stored then is all or nothing of the verb, and its repetition by another process leads to where an
-//! undisturbed one leads (L1, L7, L8, L12).
+//! undisturbed one leads (L1, L7, L8, L12). And a worker killed with all it holds is replaced.
 //!
 //! The boundary is a store around the store, which only this test has: nothing of it is in what users run.
 
@@ -10,6 +10,7 @@ mod boundary;
 mod child;
 mod picture;
 mod place;
+mod takeover;
 mod verb;
 
 use boundary::Side;
@@ -25,8 +26,13 @@ fn main() {
     if let Some(order) = child::Order::from_environment() {
         order.obey();
     }
+    takeover::die_if_told();
     let args = Arguments::from_args();
-    let mut trials = Vec::new();
+    let takeover = |place: Place| {
+        let name = format!("{}::a_killed_worker_with_1000_leases_is_replaced_before_the_next_poll", place.name());
+        Trial::test(name, move || takeover::all_are_taken_over(place))
+    };
+    let mut trials: Vec<Trial> = Place::ALL.into_iter().map(takeover).collect();
     for place in Place::ALL {
         for verb in Verb::ALL {
             for side in [Side::BeforeCommit, Side::AfterCommit] {
