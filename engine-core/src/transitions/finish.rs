@@ -1,17 +1,12 @@
 //! Ends attempts under proof of ownership: complete, fail, release (L1, L2, L8, L12, Q8).
 
-use super::add::{Additions, Emitter, changed, write_guarded};
+use super::add::{Additions, Emitter};
+use super::ending::{Ending, Verdict};
 use super::heartbeat::behind_clock;
-use super::journal::{About, Journal};
-use super::ripple::{Ripple, Tally, queued};
 use super::{GraphError, Notice, Plan};
-use crate::model::{
-    Artifact, Digest, ErrorClass, Json, Micros, OpError, OpId, OpSeq, Record, SiteName, Timestamp, WorkflowId, WorkflowSeq,
-};
-use crate::state::{Event, OpStatus, StoredStatus, next};
-use crate::store::rows::{
-    Attempt, AttemptOutcome, EventKind, Lease, LeaseKey, LockedWorkflow, NewArtifact, NewRecord, OpChange, OpState, Reach, Take, WriteSet,
-};
+use crate::model::{Artifact, Digest, ErrorClass, Json, Micros, OpError, OpId, OpSeq, Record, SiteName, Timestamp, WorkflowSeq};
+use crate::state::Event;
+use crate::store::rows::{Attempt, AttemptOutcome, Lease, LeaseKey, LockedWorkflow, NewArtifact, NewRecord, OpState, Take};
 use crate::store::{StoreError, Tx, Wait};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -230,32 +225,7 @@ fn due_again(item: &Finish, attempt: &Attempt, state: Option<&OpState>) -> Times
     delay.and_then(|delay| attempt.ended_at.after(delay).ok()).unwrap_or(attempt.ended_at)
 }
 
-/// What one transaction writes about ended attempts. Recovery ends attempts through it as well.
-pub(super) struct Ending {
-    pub(super) now: Timestamp,
-    set: WriteSet,
-    pub(super) journal: Journal,
-    tally: Tally,
-    ripple: Ripple,
-}
-
-/// How the op goes on after its attempt.
-pub(super) struct Verdict {
-    pub(super) outcome: AttemptOutcome,
-    pub(super) event: Event,
-    pub(super) failures: Option<u32>,
-    pub(super) losses: Option<u32>,
-    pub(super) result: Option<Json>,
-    pub(super) error: Option<OpError>,
-    /// When it may be claimed again; for an event that leads to ready.
-    pub(super) due_at: Timestamp,
-}
-
 impl Ending {
-    pub(super) fn new(now: Timestamp) -> Self {
-        Self { now, set: WriteSet::default(), journal: Journal::new(now, None), tally: Tally::default(), ripple: Ripple::default() }
-    }
-
     fn run(
         &mut self,
         tx: &mut dyn Tx,
@@ -352,65 +322,6 @@ impl Ending {
         })
     }
 
-    /// Ends one attempt: its line in the ledger, its op's new status, its place in a queue, its event.
-    pub(super) fn end(&mut self, lease: &Lease, (op_id, workflow_id): (&OpId, &WorkflowId), state: Option<&OpState>, verdict: Verdict) {
-        let op = lease.key.op;
-        let Some(to) = next(OpStatus::Running, verdict.event) else {
-            unreachable!("{:?} does not end an attempt", verdict.event);
-        };
-        self.journal.set_actor(Some(lease.worker.to_string()));
-        let about = About { workflow: (lease.workflow, workflow_id), op: Some((op, op_id)), fence: Some(lease.key.fence) };
-        let detail = verdict.error.as_ref().map(|error| error.code.clone());
-        let kind = match verdict.outcome {
-            AttemptOutcome::Succeeded => EventKind::OpSucceeded,
-            AttemptOutcome::Failed => EventKind::OpFailed,
-            AttemptOutcome::Retried => EventKind::OpRetried,
-            AttemptOutcome::Canceled => EventKind::OpCanceled,
-            AttemptOutcome::Abandoned if to == OpStatus::Failed => EventKind::OpFailed,
-            AttemptOutcome::Abandoned => EventKind::OpAbandoned,
-            AttemptOutcome::Released | AttemptOutcome::Suspended => EventKind::OpReleased,
-        };
-        self.journal.tell(kind, about, detail);
-        self.set.changes.push(OpChange {
-            op,
-            from: StoredStatus::Open,
-            to: to.stored(),
-            // A running op had every dependency met; a soft one that reopened since does not call it back.
-            unmet: 0,
-            broken: 0,
-            fence: Some(lease.key.fence),
-            failures: verdict.failures,
-            losses: verdict.losses,
-            finished_at: to.is_settled().then_some(self.now),
-        });
-        if to == OpStatus::Ready
-            && let Some(state) = state
-        {
-            let after = OpState {
-                fence: lease.key.fence,
-                failures: verdict.failures.unwrap_or(state.failures),
-                losses: verdict.losses.unwrap_or(state.losses),
-                ..state.clone()
-            };
-            let place = queued(&after, verdict.due_at);
-            if verdict.due_at > self.now { &mut self.set.delayed } else { &mut self.set.ready }.push(place);
-        }
-        if to.is_settled() {
-            self.tally.moves(lease.workflow, StoredStatus::Open, to.stored());
-            self.ripple.moved(op, OpStatus::Running, to);
-        }
-        self.set.attempts.push(Attempt {
-            key: lease.key,
-            workflow: lease.workflow,
-            worker: lease.worker.clone(),
-            acquired_at: lease.acquired_at,
-            ended_at: self.now,
-            outcome: verdict.outcome,
-            result: verdict.result,
-            error: verdict.error,
-        });
-    }
-
     /// What a success leaves besides its result.
     fn keep(&mut self, item: &Finish) {
         let End::Complete { artifacts, records, .. } = &item.end else { return };
@@ -428,47 +339,5 @@ impl Ending {
             at: self.now,
         }));
         self.set.records.extend(records.iter().map(|record| NewRecord { workflow, op, record: record.clone(), at: self.now }));
-    }
-
-    /// Reads what lies below the ops that moved, and finds the fixed point.
-    pub(super) fn spread(&mut self, tx: &mut dyn Tx) -> Result<(), StoreError> {
-        let with = |status: StoredStatus| -> Vec<OpSeq> {
-            self.set.changes.iter().filter(|change| change.to == status).map(|change| change.op).collect()
-        };
-        // A success moves children only; a failure spreads.
-        let (succeeded, failed) = (with(StoredStatus::Succeeded), with(StoredStatus::Failed));
-        if !succeeded.is_empty() {
-            let edges = tx.downstream(&succeeded, Reach::Children)?;
-            self.ripple.learn(edges);
-        }
-        if !failed.is_empty() {
-            let edges = tx.downstream(&failed, Reach::Descendants)?;
-            self.ripple.learn(edges);
-        }
-        self.ripple.settle();
-        Ok(())
-    }
-
-    /// Writes everything, with the workflows' new counters and statuses.
-    pub(super) fn write(&mut self, tx: &mut dyn Tx, workflows: &BTreeMap<WorkflowSeq, LockedWorkflow>) -> Result<(), StoreError> {
-        let mut set = std::mem::take(&mut self.set);
-        self.journal.set_actor(None);
-        let ids = workflows.values().map(|workflow| (workflow.seq, workflow.id.clone())).collect();
-        std::mem::take(&mut self.ripple).write(self.now, &ids, &mut self.tally, &mut set, &mut self.journal);
-        let mut last_wins = BTreeMap::new();
-        for record in std::mem::take(&mut set.records) {
-            last_wins.insert((record.workflow, record.record.collection.clone(), record.record.key.clone()), record);
-        }
-        set.records = last_wins.into_values().collect();
-        let touched: BTreeSet<WorkflowSeq> = set.attempts.iter().map(|attempt| attempt.workflow).collect();
-        for workflow in touched.iter().filter_map(|seq| workflows.get(seq)) {
-            let change = changed(workflow, &self.tally, self.now);
-            if change.status != workflow.status {
-                let about = About { workflow: (workflow.seq, &workflow.id), op: None, fence: None };
-                self.journal.tell(EventKind::WorkflowUpdated, about, Some(change.status.to_string()));
-            }
-            set.workflows.push(change);
-        }
-        write_guarded(tx, set, &mut self.journal)
     }
 }

@@ -13,6 +13,7 @@ mod add;
 mod cancel;
 mod claim;
 mod create;
+mod ending;
 mod error;
 mod finish;
 mod heartbeat;

@@ -1,7 +1,7 @@
 //! Takes expired leases back, in bounded batches (L7, L8).
 
 use super::Notice;
-use super::finish::{Ending, Verdict};
+use super::ending::{Ending, Verdict};
 use crate::model::{OpError, OpId, OpSeq, WorkflowId, WorkflowSeq};
 use crate::state::Event;
 use crate::store::rows::{AttemptOutcome, Lease, LeaseKey, LockedWorkflow, OpState, Take};

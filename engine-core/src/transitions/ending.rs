@@ -1,0 +1,138 @@
+//! What one transaction writes about attempts that end, whoever ends them.
+
+use super::add::{changed, write_guarded};
+use super::journal::{About, Journal};
+use super::ripple::{Ripple, Tally, queued};
+use crate::model::{Json, OpError, OpId, OpSeq, Timestamp, WorkflowId, WorkflowSeq};
+use crate::state::{Event, OpStatus, StoredStatus, next};
+use crate::store::rows::{Attempt, AttemptOutcome, EventKind, Lease, LockedWorkflow, OpChange, OpState, Reach, WriteSet};
+use crate::store::{StoreError, Tx};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What one transaction writes about ended attempts: those that a worker ends, and those that recovery does.
+pub(super) struct Ending {
+    pub(super) now: Timestamp,
+    pub(super) set: WriteSet,
+    pub(super) journal: Journal,
+    pub(super) tally: Tally,
+    pub(super) ripple: Ripple,
+}
+
+/// How the op goes on after its attempt.
+pub(super) struct Verdict {
+    pub(super) outcome: AttemptOutcome,
+    pub(super) event: Event,
+    pub(super) failures: Option<u32>,
+    pub(super) losses: Option<u32>,
+    pub(super) result: Option<Json>,
+    pub(super) error: Option<OpError>,
+    /// When it may be claimed again; for an event that leads to ready.
+    pub(super) due_at: Timestamp,
+}
+
+impl Ending {
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { now, set: WriteSet::default(), journal: Journal::new(now, None), tally: Tally::default(), ripple: Ripple::default() }
+    }
+
+    /// Ends one attempt: its line in the ledger, its op's new status, its place in a queue, its event.
+    pub(super) fn end(&mut self, lease: &Lease, (op_id, workflow_id): (&OpId, &WorkflowId), state: Option<&OpState>, verdict: Verdict) {
+        let op = lease.key.op;
+        let Some(to) = next(OpStatus::Running, verdict.event) else {
+            unreachable!("{:?} does not end an attempt", verdict.event);
+        };
+        self.journal.set_actor(Some(lease.worker.to_string()));
+        let about = About { workflow: (lease.workflow, workflow_id), op: Some((op, op_id)), fence: Some(lease.key.fence) };
+        let detail = verdict.error.as_ref().map(|error| error.code.clone());
+        let kind = match verdict.outcome {
+            AttemptOutcome::Succeeded => EventKind::OpSucceeded,
+            AttemptOutcome::Failed => EventKind::OpFailed,
+            AttemptOutcome::Retried => EventKind::OpRetried,
+            AttemptOutcome::Canceled => EventKind::OpCanceled,
+            AttemptOutcome::Abandoned if to == OpStatus::Failed => EventKind::OpFailed,
+            AttemptOutcome::Abandoned => EventKind::OpAbandoned,
+            AttemptOutcome::Released | AttemptOutcome::Suspended => EventKind::OpReleased,
+        };
+        self.journal.tell(kind, about, detail);
+        self.set.changes.push(OpChange {
+            op,
+            from: StoredStatus::Open,
+            to: to.stored(),
+            // A running op had every dependency met; a soft one that reopened since does not call it back.
+            unmet: 0,
+            broken: 0,
+            fence: Some(lease.key.fence),
+            failures: verdict.failures,
+            losses: verdict.losses,
+            finished_at: to.is_settled().then_some(self.now),
+        });
+        if to == OpStatus::Ready
+            && let Some(state) = state
+        {
+            let after = OpState {
+                fence: lease.key.fence,
+                failures: verdict.failures.unwrap_or(state.failures),
+                losses: verdict.losses.unwrap_or(state.losses),
+                ..state.clone()
+            };
+            let place = queued(&after, verdict.due_at);
+            if verdict.due_at > self.now { &mut self.set.delayed } else { &mut self.set.ready }.push(place);
+        }
+        if to.is_settled() {
+            self.tally.moves(lease.workflow, StoredStatus::Open, to.stored());
+            self.ripple.moved(op, OpStatus::Running, to);
+        }
+        self.set.attempts.push(Attempt {
+            key: lease.key,
+            workflow: lease.workflow,
+            worker: lease.worker.clone(),
+            acquired_at: lease.acquired_at,
+            ended_at: self.now,
+            outcome: verdict.outcome,
+            result: verdict.result,
+            error: verdict.error,
+        });
+    }
+
+    /// Reads what lies below the ops that moved, and finds the fixed point.
+    pub(super) fn spread(&mut self, tx: &mut dyn Tx) -> Result<(), StoreError> {
+        let with = |status: StoredStatus| -> Vec<OpSeq> {
+            self.set.changes.iter().filter(|change| change.to == status).map(|change| change.op).collect()
+        };
+        // A success moves children only; a failure spreads.
+        let (succeeded, failed) = (with(StoredStatus::Succeeded), with(StoredStatus::Failed));
+        if !succeeded.is_empty() {
+            let edges = tx.downstream(&succeeded, Reach::Children)?;
+            self.ripple.learn(edges);
+        }
+        if !failed.is_empty() {
+            let edges = tx.downstream(&failed, Reach::Descendants)?;
+            self.ripple.learn(edges);
+        }
+        self.ripple.settle();
+        Ok(())
+    }
+
+    /// Writes everything, with the workflows' new counters and statuses.
+    pub(super) fn write(&mut self, tx: &mut dyn Tx, workflows: &BTreeMap<WorkflowSeq, LockedWorkflow>) -> Result<(), StoreError> {
+        let mut set = std::mem::take(&mut self.set);
+        self.journal.set_actor(None);
+        let ids = workflows.values().map(|workflow| (workflow.seq, workflow.id.clone())).collect();
+        std::mem::take(&mut self.ripple).write(self.now, &ids, &mut self.tally, &mut set, &mut self.journal);
+        let mut last_wins = BTreeMap::new();
+        for record in std::mem::take(&mut set.records) {
+            last_wins.insert((record.workflow, record.record.collection.clone(), record.record.key.clone()), record);
+        }
+        set.records = last_wins.into_values().collect();
+        let touched: BTreeSet<WorkflowSeq> = set.attempts.iter().map(|attempt| attempt.workflow).collect();
+        for workflow in touched.iter().filter_map(|seq| workflows.get(seq)) {
+            let change = changed(workflow, &self.tally, self.now);
+            if change.status != workflow.status {
+                let about = About { workflow: (workflow.seq, &workflow.id), op: None, fence: None };
+                self.journal.tell(EventKind::WorkflowUpdated, about, Some(change.status.to_string()));
+            }
+            set.workflows.push(change);
+        }
+        write_guarded(tx, set, &mut self.journal)
+    }
+}
