@@ -33,6 +33,7 @@ mod plans;
 mod read;
 mod store;
 mod tx;
+mod wait;
 mod write;
 
 pub use migrate::{SCHEMA_VERSION, migrate};

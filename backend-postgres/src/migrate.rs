@@ -17,7 +17,7 @@ use std::sync::Arc;
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations");
 
 /// The newest schema that this program knows.
-pub const SCHEMA_VERSION: i64 = 1;
+pub const SCHEMA_VERSION: i64 = 3;
 
 /// How long a process waits for another that migrates the same schema.
 const MIGRATION_LOCK_TIMEOUT_MS: u64 = 120_000;

@@ -1,7 +1,7 @@
 //! The plans of the hot statements at 200,000 waiting and running ops: each must find its rows by an index, also when the
 //! server plans it once for all parameters. A prepared statement gets such a plan from its sixth run on.
 
-use crate::{claim, finality, graph, lease, read, write};
+use crate::{claim, finality, graph, lease, read, wait, write};
 use diesel::RunQueryDsl;
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
@@ -29,7 +29,11 @@ const SEED: &str = "
     INSERT INTO attempts (op, fence, workflow, token, worker, acquired_at_us, ended_at_us, outcome)
     SELECT n, 1, 1 + n % 20000, 't' || n, 'w', n, n, 'succeeded' FROM generate_series(1, 50000) AS n;
     INSERT INTO events (at_us, kind, workflow) SELECT n, 'workflow_updated', 1 + n % 20000 FROM generate_series(1, 50000) AS n;
-    ANALYZE workflows, gates, policies, lanes, ops, op_dependencies, ready, delayed, leases, attempts, events";
+    INSERT INTO waits (op, workflow, fence, reason, since_us, due_at_us)
+    SELECT n, 1 + n % 20000, 1, 'timer', n, n FROM generate_series(1, 200000) AS n;
+    INSERT INTO wakes (op, workflow, fence, reason, since_us, due_at_us, woken_at_us)
+    SELECT n, 1 + n % 20000, 1, 'timer', n, n, n FROM generate_series(1, 200000) AS n;
+    ANALYZE workflows, gates, policies, lanes, ops, op_dependencies, ready, delayed, leases, waits, wakes, attempts, events";
 
 const ARRAY: &str = "'{17,4711,99999}'";
 const TEXTS: &str = "'{a,b,c}'";
@@ -60,6 +64,11 @@ fn hot_statements() -> Vec<(&'static str, &'static str, &'static str, Vec<&'stat
         ("expired_leases", lease::EXPIRED_LEASES, "bigint", vec!["100"]),
         ("leases_of", lease::LEASES_OF, ids, vec![ARRAY]),
         ("attempts_by_lease", lease::ATTEMPTS_BY_LEASE, keys, key_values()),
+        ("due_waits", wait::DUE_WAITS, "bigint", vec!["100"]),
+        ("take_waits, due", wait::TAKE_DUE_WAITS, "bigint[],bigint[]", vec![ARRAY, ARRAY]),
+        ("take_waits, there", wait::TAKE_WAITS, "bigint[],bigint[]", vec![ARRAY, ARRAY]),
+        ("waits_of", wait::WAITS_OF, ids, vec![ARRAY]),
+        ("wakes_of", wait::WAKES_OF, ids, vec![ARRAY]),
         ("clear_hot, delayed", lease::CLEAR_DELAYED, ids, vec!["'{7}'"]),
         ("clear_hot, ready", lease::CLEAR_READY, ids, vec!["'{7}'"]),
         ("workflows", graph::WORKFLOWS, "text[]", vec!["'{w1,w2}'"]),
@@ -96,7 +105,7 @@ fn hot_statements() -> Vec<(&'static str, &'static str, &'static str, Vec<&'stat
 }
 
 /// Tables that no hot statement may read whole.
-const LARGE: [&str; 8] = ["ready", "delayed", "leases", "ops", "op_dependencies", "attempts", "events", "workflows"];
+const LARGE: [&str; 10] = ["ready", "delayed", "leases", "waits", "wakes", "ops", "op_dependencies", "attempts", "events", "workflows"];
 
 #[derive(diesel::QueryableByName)]
 struct Line {

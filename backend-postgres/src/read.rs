@@ -46,6 +46,7 @@ macro_rules! op_view {
               FROM ops AS o
               JOIN lanes AS l ON l.key = o.lane
               LEFT JOIN leases AS le ON le.op = o.seq
+              LEFT JOIN waits AS wa ON wa.op = o.seq
               LEFT JOIN ready AS r ON r.op = o.seq
               LEFT JOIN delayed AS d ON d.op = o.seq
               LEFT JOIN LATERAL (

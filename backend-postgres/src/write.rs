@@ -139,7 +139,7 @@ pub(crate) fn parts<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {
 }
 
 /// A parameter: one value of each row.
-fn column<'a, T, V>(rows: impl IntoIterator<Item = &'a T>, value: impl Fn(&'a T) -> V) -> Vec<V>
+pub(crate) fn column<'a, T, V>(rows: impl IntoIterator<Item = &'a T>, value: impl Fn(&'a T) -> V) -> Vec<V>
 where
     T: 'a,
 {
@@ -163,6 +163,12 @@ impl PgTx<'_> {
             for part in parts(queued, |_| 0) {
                 self.insert_queued(sql, part)?;
             }
+        }
+        for part in parts(&set.waits, |_| 0) {
+            self.insert_waits(part)?;
+        }
+        for part in parts(&set.wakes, |_| 0) {
+            self.upsert_wakes(part)?;
         }
         for part in parts(&set.attempts, |line| line.result.as_ref().map_or(0, |result| result.as_str().len())) {
             self.insert_attempts(part)?;

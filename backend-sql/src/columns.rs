@@ -28,7 +28,8 @@ macro_rules! op_columns {
     };
 }
 
-/// [`crate::rows::OpView`] without what follows from other tables, of `ops AS o`, `lanes AS l` and `leases AS le`.
+/// [`crate::rows::OpView`] without what follows from other tables, of `ops AS o`, `lanes AS l`, `leases AS le` and
+/// `waits AS wa`.
 #[macro_export]
 macro_rules! op_view_columns {
     () => {
@@ -36,7 +37,8 @@ macro_rules! op_view_columns {
             $crate::op_columns!(),
             ", l.kind, l.queue, l.site, l.agent, o.input, o.metadata, o.time_limit_us, o.created_at_us, o.finished_at_us, \
              le.gate AS lease_gate, le.token AS lease_token, le.fence AS lease_fence, le.worker AS lease_worker, \
-             le.acquired_at_us AS lease_acquired_at_us, le.expires_at_us AS lease_expires_at_us"
+             le.acquired_at_us AS lease_acquired_at_us, le.expires_at_us AS lease_expires_at_us, \
+             wa.fence AS wait_fence, wa.reason AS wait_reason, wa.since_us AS wait_since_us, wa.due_at_us AS wait_due_at_us"
         )
     };
 }
@@ -46,6 +48,14 @@ macro_rules! op_view_columns {
 macro_rules! lease_columns {
     () => {
         "op, workflow, gate, token, fence, worker, acquired_at_us, expires_at_us"
+    };
+}
+
+/// [`crate::rows::Wait`], of `waits`, of what deletes from it, or of `wakes`.
+#[macro_export]
+macro_rules! wait_columns {
+    () => {
+        "op, workflow, fence, reason, since_us, due_at_us"
     };
 }
 

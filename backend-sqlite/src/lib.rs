@@ -41,6 +41,7 @@ mod read;
 mod set;
 mod store;
 mod tx;
+mod wait;
 mod write;
 
 pub use error::{OpenError, WaitError};

@@ -12,7 +12,7 @@ use leasehold_core::store::{SchemaError, StoreError, StoreResult};
 use std::time::Instant;
 
 /// The schema's version that this program was written for.
-pub const SCHEMA_VERSION: i64 = 1;
+pub const SCHEMA_VERSION: i64 = 3;
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations");
 

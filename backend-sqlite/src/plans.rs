@@ -1,7 +1,7 @@
 //! The plans of all statements: each finds its rows by an index, whatever the tables hold.
 
 use crate::{SqliteOptions, connection::Connector, connection::Statements, migrate};
-use crate::{claim, graph, lease, read, tx, write};
+use crate::{claim, graph, lease, read, tx, wait, write};
 use diesel::sql_types::Text;
 use diesel::sqlite::SqliteConnection;
 use diesel::{QueryableByName, RunQueryDsl};
@@ -23,6 +23,7 @@ const BOUNDED: &[(&str, &str)] = &statements![
     claim::{PROMOTE, FORGET_PROMOTED, OPEN_LANES, LOCK_GATES, SET_BUCKETS, TAKE_READY, INSERT_LEASES, CLAIMED},
     read::{LIST_WORKFLOWS, LIST_WORKFLOWS_BY_NAME, LIST_WORKFLOWS_BY_SUBJECT, WORKFLOWS_SINCE, LIST_OPS, OP_VIEWS, RESULTS, ATTEMPTS,
         ARTIFACTS, ARTIFACTS_OF_OP, ARTIFACT_CONTENT, RECORDS, EVENTS_SINCE, EVENTS_OF_WORKFLOW},
+    wait::{DUE_WAITS, TAKE_DUE_WAITS, TAKE_WAITS, WAITS_OF, WAKES_OF, INSERT_WAITS, PUT_WAKES},
     tx::{LAST_UPDATE},
 ];
 
@@ -76,8 +77,14 @@ fn every_statement_is_accounted_for() {
     for (name, sql) in COUNTING {
         assert!(!plan(&mut conn, sql).is_empty(), "{name}");
     }
-    let here =
-        [include_str!("graph.rs"), include_str!("write.rs"), include_str!("lease.rs"), include_str!("claim.rs"), include_str!("read.rs")];
+    let here = [
+        include_str!("graph.rs"),
+        include_str!("write.rs"),
+        include_str!("lease.rs"),
+        include_str!("claim.rs"),
+        include_str!("read.rs"),
+        include_str!("wait.rs"),
+    ];
     let defined: usize = here.iter().map(|file| file.matches(": &str =").count()).sum();
     // The one of `tx` besides.
     assert_eq!(BOUNDED.len() + COUNTING.len(), defined + 1, "a statement is in no list");

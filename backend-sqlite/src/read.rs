@@ -71,6 +71,7 @@ macro_rules! op_views {
             $from,
             " CROSS JOIN lanes AS l ON l.key = o.lane
               LEFT JOIN leases AS le ON le.op = o.seq
+              LEFT JOIN waits AS wa ON wa.op = o.seq
               LEFT JOIN ready AS r ON r.op = o.seq
               LEFT JOIN delayed AS d ON d.op = o.seq
               LEFT JOIN attempts AS a ON a.op = o.seq AND a.fence = (SELECT max(fence) FROM attempts WHERE op = o.seq) ",

@@ -2,6 +2,7 @@
 
 use crate::set::{self, Cell, Set, cells};
 use crate::tx::SqliteTx;
+use crate::wait::{INSERT_WAITS, PUT_WAKES, waits, wakes};
 use diesel::sql_types::{BigInt, Text};
 use leasehold_core::model::{AgentName, DedupKey, Json, Micros, OpSeq, Timestamp};
 use leasehold_core::store::StoreResult;
@@ -109,6 +110,8 @@ pub(crate) fn write(tx: &mut SqliteTx<'_>, set: &WriteSet) -> StoreResult<Vec<Op
     tx.wrote(moved.len());
     tx.execute_set(INSERT_READY, queued(&set.ready))?;
     tx.execute_set(INSERT_DELAYED, queued(&set.delayed))?;
+    tx.execute_set(INSERT_WAITS, waits(&set.waits))?;
+    tx.execute_set(PUT_WAKES, wakes(&set.wakes))?;
     tx.execute_set(INSERT_ATTEMPTS, attempts(&set.attempts))?;
     tx.execute_set(PUT_ARTIFACTS, artifacts(&set.artifacts))?;
     tx.execute_set(PUT_RECORDS, records(&set.records))?;

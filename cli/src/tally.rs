@@ -66,7 +66,7 @@ impl Tally {
                 ended();
                 counts.failed += 1;
             }
-            NoticeKind::Event(EventKind::OpRetried | EventKind::OpReleased) | NoticeKind::OpLeaseLost => ended(),
+            NoticeKind::Event(EventKind::OpRetried | EventKind::OpReleased | EventKind::OpWaiting) | NoticeKind::OpLeaseLost => ended(),
             _ => {}
         }
     }

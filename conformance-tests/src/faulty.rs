@@ -8,10 +8,10 @@ use leasehold_core::model::{
 use leasehold_core::state::StoredStatus;
 use leasehold_core::store::rows::{
     Act, ArtifactRow, Attempt, Claim, ClaimedOp, DownstreamEdge, EventRow, LaneScan, Lease, LeaseKey, LockedGate, LockedWorkflow,
-    NewRecord, NewWorkflow, OpPage, OpState, OpView, OpenLane, QueueStatus, Reach, Take, Taken, Totals, UpdateCursor, UpstreamEdge,
-    WorkflowPage, WorkflowRow, WriteSet,
+    NewRecord, NewWorkflow, OpPage, OpState, OpView, OpWait, OpWake, OpenLane, QueueStatus, Reach, Take, TakeWait, Taken, TakenWaits,
+    Totals, UpdateCursor, UpstreamEdge, WaitKey, WorkflowPage, WorkflowRow, WriteSet,
 };
-use leasehold_core::store::{GraphTx, LeaseTx, ReadTx, Store, StoreError, StoreInfo, StoreResult, Tx, TxKind, Wait};
+use leasehold_core::store::{GraphTx, LeaseTx, ReadTx, Store, StoreError, StoreInfo, StoreResult, Tx, TxKind, Wait, WaitTx};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -151,6 +151,13 @@ pass_on!(LeaseTx for FaultyTx<'_> {
     fn expired_leases(&mut self, limit: u32) -> Vec<Lease>;
     fn leases_of(&mut self, ops: &[OpSeq]) -> Vec<Lease>;
     fn attempts_by_lease(&mut self, leases: &[LeaseKey]) -> Vec<Attempt>;
+});
+
+pass_on!(WaitTx for FaultyTx<'_> {
+    fn due_waits(&mut self, limit: u32) -> Vec<OpWait>;
+    fn take_waits(&mut self, waits: &[WaitKey], take: TakeWait) -> TakenWaits;
+    fn waits_of(&mut self, ops: &[OpSeq]) -> Vec<OpWait>;
+    fn wakes_of(&mut self, ops: &[OpSeq]) -> Vec<OpWake>;
 });
 
 pass_on!(ReadTx for FaultyTx<'_> {

@@ -4,7 +4,7 @@ use crate::World;
 use leasehold_core::model::{Fence, OpSeq};
 use leasehold_core::state::{Counters, Share, StoredStatus, WorkflowStatus, share};
 use leasehold_core::store::BoxError;
-use leasehold_core::store::rows::{AttemptOutcome, OpView, WorkflowPage, WorkflowRow};
+use leasehold_core::store::rows::{AttemptOutcome, OpView, WaitReason, WorkflowPage, WorkflowRow};
 use std::collections::{BTreeMap, HashMap};
 
 /// Ops of a workflow up to which every op's ledger is read; of a larger one each hundredth op's.
@@ -162,6 +162,20 @@ fn check_op(op: &OpView, derived: Share) -> Vec<String> {
     let places = usize::from(op.lease.is_some()) + usize::from(op.due_at.is_some());
     if places != usize::from(state.status == StoredStatus::Open) {
         wrong.push(format!("is {:?} with lease {:?} and due {:?}", state.status, op.lease, op.due_at));
+    }
+    match &op.wait {
+        Some(wait) if state.status == StoredStatus::Waiting => {
+            if (wait.key.op, wait.key.fence, wait.workflow) != (state.seq, state.fence, state.workflow) {
+                wrong.push(format!("has the wait of another attempt: {wait:?}"));
+            }
+            if wait.reason == WaitReason::Timer && wait.due_at.is_none() {
+                wrong.push(format!("waits for an instant that never comes: {wait:?}"));
+            }
+        }
+        wait if wait.is_some() != (state.status == StoredStatus::Waiting) => {
+            wrong.push(format!("is {:?} with the wait {wait:?}", state.status));
+        }
+        _ => {}
     }
     if let Some(lease) = &op.lease {
         if lease.key.op != state.seq || lease.workflow != state.workflow {

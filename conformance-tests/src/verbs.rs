@@ -5,14 +5,14 @@ use crate::scenario::{LEASE, json, name};
 use crate::world::{Lost, transact};
 use crate::{Planted, Scenario};
 use leasehold_core::model::{
-    ErrorClass, KindName, LeaseToken, Limits, Micros, OpError, QueuePolicy, RateLimit, RequestId, WorkerName, WorkflowSpec,
+    ErrorClass, KindName, LeaseToken, Limits, Micros, OpError, QueuePolicy, RateLimit, RequestId, Timestamp, WorkerName, WorkflowSpec,
 };
 use leasehold_core::state::OpStatus;
 use leasehold_core::store::rows::{ClaimedOp, Lease, LeaseKey};
 use leasehold_core::store::{BoxError, StoreError, TxKind, Wait};
 use leasehold_core::transitions::{
     self, Actor, AddOps, AddedOp, BatchLimit, CancelWorkflow, Canceled, ClaimCursor, ClaimReport, ClaimRequest, CreateMode, CreateOutcome,
-    CreateRequest, End, Ended, Finish, HeartbeatOutcome, Plan, Recovered, RetryOps, RetryTarget, TransitionError,
+    CreateRequest, End, Ended, Finish, HeartbeatOutcome, Plan, Recovered, RetryOps, RetryTarget, TransitionError, Until, Woken,
 };
 
 impl Lost for TransitionError {
@@ -57,6 +57,11 @@ pub(crate) fn failure(claimed: &ClaimedOp) -> Finish {
 /// Its failure with an error that no attempt would mend.
 pub(crate) fn permanent_failure(claimed: &ClaimedOp) -> Finish {
     finish(claimed, End::Fail { error: OpError::new("broken", "never works"), class: ErrorClass::Permanent, delay: None })
+}
+
+/// That its op waits until then.
+pub(crate) fn suspension(claimed: &ClaimedOp, until: Until) -> Finish {
+    finish(claimed, End::Suspend { until })
 }
 
 /// Its release.
@@ -235,6 +240,26 @@ impl World {
     pub fn recover(&self, limit: i64) -> Result<Recovered, BoxError> {
         let limit = BatchLimit::new(limit)?;
         Ok(transact(self.store().as_ref(), TxKind::Maintenance, |tx| transitions::recover(tx, limit))?)
+    }
+
+    /// Lets an op wait; returns when it is woken.
+    ///
+    /// # Errors
+    /// The store's, or the outcome when it is another.
+    pub(crate) fn suspend_one(&self, claimed: &ClaimedOp, until: Until) -> Result<Timestamp, BoxError> {
+        match self.finish_one(suspension(claimed, until))? {
+            Ended::Suspended { due_at } => Ok(due_at),
+            other => Err(format!("op {:?} does not wait: {other:?}", claimed.op_id).into()),
+        }
+    }
+
+    /// Wakes ops that are due.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn wake(&self, limit: i64) -> Result<Woken, BoxError> {
+        let limit = BatchLimit::new(limit)?;
+        Ok(transact(self.store().as_ref(), TxKind::Maintenance, |tx| transitions::wake(tx, limit))?)
     }
 
     // ---- operators ----

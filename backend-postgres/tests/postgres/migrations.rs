@@ -31,10 +31,11 @@ fn five_that_start_at_once_migrate_once() {
             .collect();
         starting.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert_eq!(ran.iter().sum::<usize>(), 1, "{ran:?}");
+    assert_eq!(ran.iter().filter(|count| **count > 0).count(), 1, "{ran:?}");
     let mut conn = schema.connect().unwrap();
     assert_eq!(number(&mut conn, "SELECT count(*) AS number FROM schema_info"), 1);
-    assert_eq!(number(&mut conn, "SELECT count(*) AS number FROM __diesel_schema_migrations"), 1);
+    let migrations = number(&mut conn, "SELECT count(*) AS number FROM __diesel_schema_migrations");
+    assert_eq!(migrations, i64::try_from(ran.iter().sum::<usize>()).unwrap());
 }
 
 #[test]
@@ -65,10 +66,10 @@ fn a_schema_that_a_newer_program_made_is_refused_by_name_before_anything_is_writ
 fn a_newer_schema_that_this_program_may_still_write_is_used_and_left_as_it_is() {
     let schema = TestSchema::new().unwrap();
     PostgresStore::connect(&schema.url()).unwrap();
-    schema.connect().unwrap().batch_execute("UPDATE schema_info SET version = 2").unwrap();
+    schema.connect().unwrap().batch_execute("UPDATE schema_info SET version = version + 1").unwrap();
     let store = PostgresStore::connect(&schema.url()).unwrap();
     crate::common::workflow(&store, "w");
-    assert_eq!(store.describe().unwrap().schema, 2);
+    assert_eq!(store.describe().unwrap().schema, SCHEMA_VERSION + 1);
 }
 
 #[test]

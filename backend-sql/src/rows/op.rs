@@ -1,6 +1,7 @@
 //! Rows of `ops` and `op_dependencies`.
 
 use super::lease::{lease, op_error};
+use super::wait::OuterWait;
 use super::{Row, instant, name, number, parsed, word};
 use crate::Unreadable;
 use diesel::QueryableByName;
@@ -145,6 +146,8 @@ pub struct OpView {
     pub finished_at_us: Option<i64>,
     #[diesel(embed)]
     pub lease: OuterLease,
+    #[diesel(embed)]
+    pub wait: OuterWait,
     #[diesel(sql_type = Nullable<BigInt>)]
     pub due_at_us: Option<i64>,
     #[diesel(sql_type = Nullable<Text>)]
@@ -162,6 +165,7 @@ impl Row for OpView {
     fn read(self) -> StoreResult<rows::OpView> {
         let state = self.op.read()?;
         let lease = self.lease.of(state.seq, state.workflow)?;
+        let wait = self.wait.of(state.seq, state.workflow)?;
         Ok(rows::OpView {
             status: state.status.status(lease.is_some()),
             state,
@@ -176,6 +180,7 @@ impl Row for OpView {
             finished_at: self.finished_at_us.map(|at| instant("ops.finished_at_us", at)).transpose()?,
             lease,
             due_at: self.due_at_us.map(|at| instant("ready.due_at_us", at)).transpose()?,
+            wait,
             result: self.result.map(Json::from_stored),
             error: op_error(self.error_code, self.error_message, self.error_details),
         })

@@ -65,9 +65,9 @@ fn a_newer_schema_that_still_takes_this_program_is_used_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     drop(SqliteStore::open(path.as_path(), clock()).unwrap());
-    raw(&path).batch_execute("UPDATE schema_info SET version = 2").unwrap();
+    raw(&path).batch_execute("UPDATE schema_info SET version = version + 1").unwrap();
     let store = SqliteStore::open(path.as_path(), clock()).unwrap();
-    assert_eq!(store.describe().unwrap().schema, 2);
+    assert_eq!(store.describe().unwrap().schema, SCHEMA_VERSION + 1);
 }
 
 #[test]

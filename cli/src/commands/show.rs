@@ -12,7 +12,7 @@ use crate::store::{self, Missing};
 use leasehold::client::{Client, WorkflowSnapshot};
 use leasehold::model::{ArtifactName, WorkflowId};
 use leasehold::state::StoredStatus;
-use leasehold::store::rows::{ArtifactRow, Attempt, OpPage, OpView};
+use leasehold::store::rows::{ArtifactRow, Attempt, OpPage, OpView, OpWait, WaitReason};
 use serde_json::{Value, json};
 
 /// An error's text in a table.
@@ -155,8 +155,19 @@ fn note(op: &OpView) -> String {
     if let Some(lease) = &op.lease {
         return format!("{} until {}", lease.worker, instant(lease.expires_at));
     }
+    if let Some(wait) = &op.wait {
+        return waits_for(wait);
+    }
     let due = op.due_at.filter(|_| op.state.failures > 0).map(|due| format!("tried again {}; ", instant(due))).unwrap_or_default();
     op.error.as_ref().map_or(due.clone(), |error| format!("{due}{}: {}", error.code, line(&error.message, ERROR_CHARS_MAX)))
+}
+
+/// What an op waits for.
+fn waits_for(wait: &OpWait) -> String {
+    match (wait.reason, wait.due_at) {
+        (WaitReason::Timer, Some(due)) => format!("until {}", instant(due)),
+        (WaitReason::Timer, None) => "for ever".to_owned(),
+    }
 }
 
 fn op_for_people(op: &OpView, attempts: &[Attempt], paint: Paint) -> String {
@@ -170,6 +181,9 @@ fn op_for_people(op: &OpView, attempts: &[Attempt], paint: Paint) -> String {
     }
     if let Some(due) = op.due_at.filter(|_| op.lease.is_none()) {
         text.line(&format!("due        {}", instant(due)));
+    }
+    if let Some(wait) = &op.wait {
+        text.line(&format!("waits      {}, since {}", waits_for(wait), instant(wait.since)));
     }
     if let Some(error) = &op.error {
         text.line(&format!("error      {}: {}", paint.paint(Colour::Red, &error.code), error.message));
@@ -214,6 +228,9 @@ fn op_json(op: &OpView) -> Value {
         "created_at": op.created_at,
         "finished_at": op.finished_at,
         "due_at": op.due_at,
+        "wait": op.wait.as_ref().map(|wait| json!({
+            "for": wait.reason.as_str(), "attempt": wait.key.fence, "since": wait.since, "due_at": wait.due_at,
+        })),
         "lease": op.lease.as_ref().map(|lease| json!({
             "worker": lease.worker, "attempt": lease.key.fence, "acquired_at": lease.acquired_at, "expires_at": lease.expires_at,
         })),

@@ -2,18 +2,18 @@
 
 use crate::case::cases;
 use crate::scenario::{LEASE, json, name};
-use crate::verbs::{claim_request, completion, failure, giving_back, limit, permanent_failure, rate};
+use crate::verbs::{claim_request, completion, failure, giving_back, limit, permanent_failure, rate, suspension};
 use crate::{Opened, Outcome, Planted, Scenario, World, start};
 use leasehold_core::memory::MemoryStore;
 use leasehold_core::model::{Jitter, Micros, Record, RetryPolicy, WorkflowId, WorkflowSpec};
 use leasehold_core::store::rows::{ClaimedOp, OpView, WorkflowPage};
 use leasehold_core::store::{BoxError, Clock, ManualClock, Store};
-use leasehold_core::transitions::{ClaimRequest, End, Ended, Finish, HeartbeatOutcome, RetryTarget};
+use leasehold_core::transitions::{ClaimRequest, End, Ended, Finish, HeartbeatOutcome, RetryTarget, Until};
 use std::fmt::Debug;
 use std::sync::Arc;
 
 cases! {
-    random_histories_agree_with_the_specification proves ["S1", "S2", "S3", "S4", "S5", "S6", "S8", "L1", "L4", "L7", "L8", "Q1", "Q2", "T5", "T8"];
+    random_histories_agree_with_the_specification proves ["S1", "S2", "S3", "S4", "S5", "S6", "S8", "L1", "L4", "L7", "L8", "Q1", "Q2", "T5", "T8", "W1", "W2"];
     random_histories_of_limited_queues_agree_with_the_specification proves ["Q1", "Q2", "Q5", "L8"];
 }
 
@@ -147,11 +147,12 @@ impl Pair<'_> {
                 break;
             }
             let (real, expected) = self.held.swap_remove(chance.below(self.held.len()));
-            let how = chance.below(10);
+            let how = chance.below(11);
             let end = |claimed: &ClaimedOp| match how {
                 0 | 1 => failure(claimed),
                 2 => permanent_failure(claimed),
                 3 => giving_back(claimed),
+                4 => suspension(claimed, Until::For(Micros::from_secs(5))),
                 _ => recording(claimed),
             };
             batch.push((end(&real), end(&expected)));
@@ -185,6 +186,16 @@ impl Pair<'_> {
         self.both("recover", |w| {
             let mut ops: Vec<String> =
                 w.recover(10_000)?.ops.iter().map(|op| format!("{}/{} {}", op.workflow, op.op, op.gave_up)).collect();
+            ops.sort();
+            Ok(ops)
+        })
+        .map(drop)
+    }
+
+    fn wake(&self) -> Outcome {
+        self.both("wake", |w| {
+            let mut ops: Vec<String> =
+                w.wake(10_000)?.ops.iter().map(|op| format!("{}/{} {:?}", op.workflow, op.op, op.wait.fence)).collect();
             ops.sort();
             Ok(ops)
         })
@@ -273,8 +284,9 @@ fn shown(w: &World) -> Result<Vec<String>, BoxError> {
         let lease = view.lease.as_ref().map(|lease| (lease.key.fence, lease.acquired_at, lease.expires_at));
         let counts = (state.unmet, state.broken, state.fence, state.failures, state.losses);
         let error = view.error.as_ref().map(|error| &error.code);
+        let wait = view.wait.as_ref().map(|wait| (wait.key.fence, wait.reason, wait.since, wait.due_at));
         format!(
-            "{} {} {counts:?} due {:?} {lease:?} {:?} {error:?} {:?}",
+            "{} {} {counts:?} due {:?} {lease:?} {wait:?} {:?} {error:?} {:?}",
             state.id, view.status, view.due_at, view.result, view.finished_at
         )
     };
@@ -309,6 +321,7 @@ fn history(w: &World, seed: u64, limited: bool) -> Outcome {
             8..=11 => pair.finish(&mut chance)?,
             12 => pair.heartbeat()?,
             13 | 14 => pair.recover()?,
+            18 => pair.wake()?,
             15 | 16 => pair.operate(&mut chance)?,
             17 if limited => {
                 let queue = chance.pick(&QUEUES).copied().unwrap_or("p");

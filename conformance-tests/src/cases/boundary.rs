@@ -1,14 +1,14 @@
 //! Every verb of a worker at every border of its lease.
 
 use crate::case::cases;
-use crate::scenario::{json, microseconds, name};
-use crate::verbs::{completion, failure, giving_back, permanent_failure, plan};
+use crate::scenario::{LEASE, json, microseconds, name};
+use crate::verbs::{completion, failure, giving_back, permanent_failure, plan, suspension};
 use crate::{Outcome, Planted, Scenario, World};
 use leasehold_core::model::{Artifact, ArtifactKind, LeaseToken, Record, Timestamp};
 use leasehold_core::state::OpStatus;
 use leasehold_core::store::BoxError;
 use leasehold_core::store::rows::{ClaimedOp, LeaseKey};
-use leasehold_core::transitions::{End, Ended, Finish, HeartbeatOutcome};
+use leasehold_core::transitions::{End, Ended, Finish, HeartbeatOutcome, Until};
 
 /// What a worker tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,7 @@ enum Verb {
     Heartbeat,
     Complete,
     Fail,
+    Suspend,
     Release,
 }
 
@@ -87,6 +88,17 @@ borders! {
     a_failure_of_a_canceled_op_is_lost: Fail OpCanceled Lost proves ["L1", "S6"];
     a_failure_of_a_retried_op_gets_its_first_answer: Fail OpRetried FirstAnswer proves ["L1", "L12", "S5"];
 
+    a_suspension_just_before_expiry_holds: Suspend JustBeforeExpiry Holds proves ["L1", "T5", "W1"];
+    a_suspension_at_expiry_is_lost: Suspend AtExpiry Lost proves ["L1", "L3", "T5", "W1"];
+    a_suspension_just_after_expiry_is_lost: Suspend JustAfterExpiry Lost proves ["L1", "L3", "T5"];
+    a_suspension_before_the_lease_began_is_behind: Suspend BeforeAcquired ClockBehind proves ["T8"];
+    a_suspension_as_the_lease_begins_holds: Suspend AtAcquired Holds proves ["T8", "L1"];
+    a_suspension_with_another_token_is_lost: Suspend WithAnotherToken Lost proves ["L1", "L6"];
+    a_suspension_of_a_recovered_op_is_lost: Suspend OpRecovered Lost proves ["L1", "L7"];
+    a_suspension_of_a_replaced_lease_is_lost: Suspend OpLeasedAgain Lost proves ["L1", "L6"];
+    a_suspension_of_a_canceled_op_is_lost: Suspend OpCanceled Lost proves ["L1", "S6"];
+    a_suspension_of_a_retried_op_is_lost: Suspend OpRetried Lost proves ["L1", "S5"];
+
     a_release_just_before_expiry_holds: Release JustBeforeExpiry Holds proves ["L1", "T5"];
     a_release_at_expiry_is_lost: Release AtExpiry Lost proves ["L1", "L3", "T5"];
     a_release_just_after_expiry_is_lost: Release JustAfterExpiry Lost proves ["L1", "L3", "T5"];
@@ -131,12 +143,16 @@ fn attempt(w: &World, verb: Verb, claimed: &ClaimedOp) -> Result<Expected, BoxEr
         }
         Verb::Complete => full_completion(w, claimed)?,
         Verb::Fail => failure(claimed),
+        Verb::Suspend => suspension(claimed, Until::For(LEASE)),
         Verb::Release => giving_back(claimed),
     };
     Ok(match (verb, w.finish_one(item)?) {
         (_, Ended::LeaseLost) => Expected::Lost,
         (_, Ended::ClockBehind) => Expected::ClockBehind,
-        (Verb::Complete, Ended::Succeeded) | (Verb::Fail, Ended::Retried { .. }) | (Verb::Release, Ended::Released) => Expected::Holds,
+        (Verb::Complete, Ended::Succeeded)
+        | (Verb::Fail, Ended::Retried { .. })
+        | (Verb::Suspend, Ended::Suspended { .. })
+        | (Verb::Release, Ended::Released) => Expected::Holds,
         (Verb::Fail, Ended::Failed { error }) if error.code == "broken" => Expected::FirstAnswer,
         (verb, other) => panic!("{verb:?} got the answer of another verb: {other:?}"),
     })
@@ -188,6 +204,7 @@ fn check(w: &World, verb: Verb, moment: Moment, expected: Expected) -> Outcome {
     let status = match verb {
         Verb::Heartbeat => OpStatus::Running,
         Verb::Complete => OpStatus::Succeeded,
+        Verb::Suspend => OpStatus::Waiting,
         Verb::Fail | Verb::Release => OpStatus::Ready,
     };
     assert_eq!(w.status(&planted, "a")?, status);

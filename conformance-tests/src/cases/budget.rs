@@ -2,12 +2,12 @@
 
 use crate::case::cases;
 use crate::scenario::LEASE;
-use crate::verbs::{completion, failure, giving_back, limit, permanent_failure};
+use crate::verbs::{completion, failure, giving_back, limit, permanent_failure, suspension};
 use crate::{Outcome, Planted, Scenario, World};
 use leasehold_core::state::{OpStatus, WorkflowStatus};
 use leasehold_core::store::BoxError;
 use leasehold_core::store::rows::{ClaimedOp, LeaseKey};
-use leasehold_core::transitions::{Finish, RetryTarget};
+use leasehold_core::transitions::{Finish, RetryTarget, Until};
 use std::time::{Duration, Instant};
 
 cases! {
@@ -18,6 +18,8 @@ cases! {
     completing_1000_ops_costs_as_many_statements_as_completing_10 proves ["S12"] needs [Statements];
     failing_1000_ops_costs_as_many_statements_as_failing_10 proves ["S12"] needs [Statements];
     releasing_1000_ops_costs_as_many_statements_as_releasing_10 proves ["S12"] needs [Statements];
+    suspending_1000_ops_costs_as_many_statements_as_suspending_10 proves ["S12", "W1"] needs [Statements];
+    waking_1000_ops_costs_as_many_statements_as_waking_10 proves ["S12", "W2"] needs [Statements];
     recovering_1000_leases_costs_as_many_statements_as_recovering_10 proves ["S12", "L7"] needs [Statements];
     emitting_1000_ops_costs_as_many_statements_as_emitting_10 proves ["S12", "Q4"] needs [Statements];
     blocking_a_chain_of_1000_costs_as_many_statements_as_one_of_10 proves ["S12", "S2"] needs [Statements];
@@ -138,6 +140,28 @@ fn releasing_1000_ops_costs_as_many_statements_as_releasing_10(w: &mut World) ->
             Ok(leased(w, size)?.iter().map(giving_back).collect::<Vec<_>>())
         },
         |batch| finish(w, &batch),
+    )
+}
+
+fn suspending_1000_ops_costs_as_many_statements_as_suspending_10(w: &mut World) -> Outcome {
+    let batch = |size| Ok(leased(w, size)?.iter().map(|op| suspension(op, Until::For(LEASE))).collect::<Vec<_>>());
+    flat(w, batch, |batch| finish(w, &batch))
+}
+
+fn waking_1000_ops_costs_as_many_statements_as_waking_10(w: &mut World) -> Outcome {
+    flat(
+        w,
+        |size| {
+            w.drain("w1")?;
+            let batch: Vec<Finish> = leased(w, size)?.iter().map(|op| suspension(op, Until::For(LEASE))).collect();
+            finish(w, &batch)?;
+            w.clock().advance(LEASE)?;
+            Ok(size)
+        },
+        |size| {
+            assert_eq!(w.wake(10_000)?.ops.len(), size);
+            Ok(())
+        },
     )
 }
 

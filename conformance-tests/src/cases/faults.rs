@@ -2,14 +2,14 @@
 
 use crate::case::cases;
 use crate::scenario::{LEASE, json, name};
-use crate::verbs::{claim_request, completion, failure, giving_back, permanent_failure, plan};
+use crate::verbs::{claim_request, completion, failure, giving_back, permanent_failure, plan, suspension};
 use crate::world::{Fingerprint, transact};
 use crate::{Fault, FaultyStore, Outcome, Planted, Scenario, World};
 use leasehold_core::model::{Artifact, ArtifactKind, Limits, Record, RequestId};
 use leasehold_core::store::{BoxError, Store, StoreError, TxKind, Wait};
 use leasehold_core::transitions::{
     self, Actor, AddOps, BatchLimit, CancelWorkflow, ClaimRequest, CreateMode, CreateRequest, End, Finish, RetryOps, RetryTarget,
-    TransitionError,
+    TransitionError, Until,
 };
 use std::sync::Arc;
 
@@ -22,6 +22,8 @@ cases! {
     a_failure_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["L2", "L12", "Q8"];
     a_last_failure_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["L2", "L12", "S2"];
     a_release_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["L2", "L12", "L8"];
+    a_suspension_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["L2", "L12", "W1"];
+    a_wake_up_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["W2", "L12"];
     a_recovery_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["L7", "L8", "L12"];
     a_retry_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["S5", "L12"];
     a_cancel_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["S6", "L12"];
@@ -200,6 +202,26 @@ fn a_last_failure_that_fails_at_any_step_leaves_nothing_and_can_be_repeated(w: &
 
 fn a_release_that_fails_at_any_step_leaves_nothing_and_can_be_repeated(w: &mut World) -> Outcome {
     finishing(w, |planted| Ok(giving_back(&planted.claimed("a"))))
+}
+
+fn a_suspension_that_fails_at_any_step_leaves_nothing_and_can_be_repeated(w: &mut World) -> Outcome {
+    finishing(w, |planted| Ok(suspension(&planted.claimed("a"), Until::For(LEASE))))
+}
+
+/// A pass that is repeated finds nobody more to wake, so its answer is what stands in the store.
+fn a_wake_up_that_fails_at_any_step_leaves_nothing_and_can_be_repeated(w: &mut World) -> Outcome {
+    at_every_step(w, || {
+        let planted = Scenario::new().op("a").leased_by("w1").op("b").after(&["a"]).build(w)?;
+        w.suspend_one(&planted.claimed("a"), Until::For(LEASE))?;
+        w.clock().advance(LEASE)?;
+        let op = planted.op("a");
+        let call: Call = Box::new(move |store, _| {
+            transact(store, TxKind::Maintenance, |tx| transitions::wake(tx, BatchLimit::DEFAULT).map_err(TransitionError::from))?;
+            let (views, wakes) = transact(store, TxKind::Read, |tx| Ok::<_, StoreError>((tx.op_views(&[op])?, tx.wakes_of(&[op])?.len())))?;
+            Ok(kept(views.iter().map(|view| (view.status, view.wait.is_some(), wakes)).collect::<Vec<_>>()))
+        });
+        Ok(Prepared { on: Some(planted), call })
+    })
 }
 
 /// A recovery that is repeated finds nothing more to do, so its answer is what stands in the store.

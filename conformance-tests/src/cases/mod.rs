@@ -24,6 +24,7 @@ mod retry;
 mod steps;
 mod stress;
 mod suspects;
+mod wait;
 
 use crate::Case;
 
@@ -45,6 +46,7 @@ const FILES: &[&[Case]] = &[
     complete::CASES,
     fail::CASES,
     recover::CASES,
+    wait::CASES,
     retry::CASES,
     cancel::CASES,
     admission::CASES,

@@ -83,6 +83,18 @@ mutants! {
     LostClaimForgotten killed_by a_claim_that_is_repeated_gets_the_same_leases;
     /// An update does not move the workflow in the order of updates.
     UpdateOrderStands killed_by every_transition_moves_its_workflow_behind_the_cursor;
+    /// A wake-up is not due at its instant.
+    EqualityIsNotDue killed_by an_op_is_woken_at_its_instant_and_not_before;
+    /// A wait is over before it is due.
+    DueNotCompared killed_by a_clock_that_went_back_after_the_listing_wakes_nobody;
+    /// A later wait of the op is taken for the one that was listed.
+    WaitNotCompared killed_by a_wait_that_was_replaced_since_it_was_listed_is_left_alone;
+    /// A wake-up that has fired stays.
+    WaitRowStays killed_by waking_twice_fires_nothing_twice;
+    /// A pass wakes all there is.
+    WakingUnbounded killed_by waking_is_bounded_and_the_rest_stays_for_the_next;
+    /// What an op waited for is not kept.
+    WakeForgotten killed_by a_woken_op_knows_what_it_waited_for_in_all_later_attempts;
     /// Events are dropped.
     EventsDropped killed_by every_verb_leaves_its_events;
 }

@@ -9,10 +9,10 @@ use leasehold_core::model::{
 use leasehold_core::state::StoredStatus;
 use leasehold_core::store::rows::{
     Act, ArtifactRow, Attempt, Claim, ClaimedOp, DownstreamEdge, EventRow, LaneScan, Lease, LeaseKey, LockedGate, LockedWorkflow,
-    NewRecord, NewWorkflow, OpPage, OpState, OpView, OpenLane, QueueStatus, Reach, Take, Taken, Totals, UpdateCursor, UpstreamEdge,
-    WorkflowPage, WorkflowRow, WriteSet,
+    NewRecord, NewWorkflow, OpPage, OpState, OpView, OpWait, OpWake, OpenLane, QueueStatus, Reach, Take, TakeWait, Taken, TakenWaits,
+    Totals, UpdateCursor, UpstreamEdge, WaitKey, WorkflowPage, WorkflowRow, WriteSet,
 };
-use leasehold_core::store::{GraphTx, LeaseTx, ReadTx, StoreError, StoreResult, Tx, Wait};
+use leasehold_core::store::{GraphTx, LeaseTx, ReadTx, StoreError, StoreResult, Tx, Wait, WaitTx};
 
 /// A transaction with one fault.
 pub(super) struct MutantTx<'t> {
@@ -190,6 +190,43 @@ pass_on!(LeaseTx for MutantTx<'_> {
 
     fn expired_leases(&mut self, limit: u32) -> StoreResult<Vec<Lease>> {
         self.inner.expired_leases(if self.is(Mutant::RecoveryUnbounded) { u32::MAX } else { limit })
+    }
+});
+
+pass_on!(WaitTx for MutantTx<'_> {
+    fn waits_of(&mut self, ops: &[OpSeq]) -> Vec<OpWait>;
+} and {
+    fn due_waits(&mut self, limit: u32) -> StoreResult<Vec<OpWait>> {
+        self.inner.due_waits(if self.is(Mutant::WakingUnbounded) { u32::MAX } else { limit })
+    }
+
+    fn take_waits(&mut self, waits: &[WaitKey], take: TakeWait) -> StoreResult<TakenWaits> {
+        match (self.mutant, take) {
+            (Mutant::WaitRowStays, _) => {
+                let ops: Vec<OpSeq> = waits.iter().map(|key| key.op).collect();
+                let there = self.inner.waits_of(&ops)?;
+                let now = self.inner.now()?;
+                Ok(TakenWaits { now, waits: there.into_iter().filter(|wait| waits.contains(&wait.key)).collect() })
+            }
+            (Mutant::DueNotCompared, TakeWait::Due) => self.inner.take_waits(waits, TakeWait::There),
+            (Mutant::WaitNotCompared, _) => {
+                let ops: Vec<OpSeq> = waits.iter().map(|key| key.op).collect();
+                let keys: Vec<WaitKey> = self.inner.waits_of(&ops)?.into_iter().map(|wait| wait.key).collect();
+                self.inner.take_waits(&keys, take)
+            }
+            (Mutant::EqualityIsNotDue, TakeWait::Due) => {
+                let now = self.inner.now()?;
+                let ops: Vec<OpSeq> = waits.iter().map(|key| key.op).collect();
+                let there = self.inner.waits_of(&ops)?;
+                let keys: Vec<WaitKey> = there.into_iter().filter(|wait| wait.due_at != Some(now)).map(|wait| wait.key).collect();
+                self.inner.take_waits(&keys, take)
+            }
+            _ => self.inner.take_waits(waits, take),
+        }
+    }
+
+    fn wakes_of(&mut self, ops: &[OpSeq]) -> StoreResult<Vec<OpWake>> {
+        if self.is(Mutant::WakeForgotten) { Ok(Vec::new()) } else { self.inner.wakes_of(ops) }
     }
 });
 

@@ -45,6 +45,9 @@ pub(crate) fn of(store: &dyn Store) -> Result<Vec<String>, BoxError> {
                     view.result,
                     view.error
                 ));
+                let wait = view.wait.as_ref().map(|wait| (wait.key.fence, wait.reason, wait.since, wait.due_at));
+                let woken = tx.wakes_of(&[state.seq])?.pop().map(|wake| (wake.wait.key.fence, wake.wait.due_at, wake.woken_at));
+                lines.push(format!("op {} wait {wait:?} woken {woken:?}", state.id));
                 for attempt in tx.attempts(state.seq, Fence::NONE, ALL)? {
                     lines.push(format!(
                         "attempt of {} {} {} {:?} {} to {} {:?} {:?}",

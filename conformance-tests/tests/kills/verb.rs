@@ -9,7 +9,7 @@ use leasehold_core::store::rows::ClaimedOp;
 use leasehold_core::store::{BoxError, Store, StoreError, StoreExt, TxKind, Wait};
 use leasehold_core::transitions::{
     Actor, AddOps, BatchLimit, CancelWorkflow, ClaimCursor, ClaimRequest, CreateMode, CreateRequest, End, Finish, Plan, RetryOps,
-    RetryTarget, TransitionError, add_ops, cancel_workflow, claim, create, finish, heartbeat, recover, retry,
+    RetryTarget, TransitionError, Until, add_ops, cancel_workflow, claim, create, finish, heartbeat, recover, retry, wake,
 };
 
 /// A verb, and where its op stands before it.
@@ -23,7 +23,9 @@ pub(crate) enum Verb {
     Complete,
     FailAndTryAgain,
     FailForGood,
+    Suspend,
     Release,
+    Wake,
     Recover,
     RecoverTheLast,
     Retry,
@@ -31,11 +33,12 @@ pub(crate) enum Verb {
 }
 
 const LEASE: Micros = Micros::from_secs(30);
+const WAIT: End = End::Suspend { until: Until::For(LEASE) };
 const FIRST_CLAIM: &str = "00000000-0000-4000-8000-000000000001";
 const THIS_CALL: &str = "00000000-0000-4000-8000-000000000002";
 
 impl Verb {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Create,
         Self::AddOps,
         Self::Promote,
@@ -44,7 +47,9 @@ impl Verb {
         Self::Complete,
         Self::FailAndTryAgain,
         Self::FailForGood,
+        Self::Suspend,
         Self::Release,
+        Self::Wake,
         Self::Recover,
         Self::RecoverTheLast,
         Self::Retry,
@@ -61,7 +66,9 @@ impl Verb {
             Self::Complete => "complete",
             Self::FailAndTryAgain => "a_failure_that_is_tried_again",
             Self::FailForGood => "a_failure_for_good",
+            Self::Suspend => "suspend",
             Self::Release => "release",
+            Self::Wake => "wake",
             Self::Recover => "recover",
             Self::RecoverTheLast => "the_recovery_that_gives_up",
             Self::Retry => "retry",
@@ -73,7 +80,7 @@ impl Verb {
     }
     /// Whether the repetition gets the first answer; a pass of upkeep tells what *it* did instead.
     pub(crate) const fn answers_alike(self) -> bool {
-        !matches!(self, Self::Promote | Self::Recover | Self::RecoverTheLast)
+        !matches!(self, Self::Promote | Self::Wake | Self::Recover | Self::RecoverTheLast)
     }
 
     /// Brings a new store to where the verb can be said.
@@ -83,12 +90,17 @@ impl Verb {
         start_workflow(store, "w", self == Self::RecoverTheLast)?;
         match self {
             Self::Create | Self::AddOps | Self::Claim => {}
-            Self::Heartbeat | Self::Complete | Self::FailAndTryAgain | Self::FailForGood | Self::Release | Self::Cancel => {
+            Self::Heartbeat | Self::Complete | Self::FailAndTryAgain | Self::FailForGood | Self::Suspend | Self::Release | Self::Cancel => {
                 claim_as(store, FIRST_CLAIM, false)?;
                 ground.advance(Micros::from_secs(10))?;
             }
             Self::Recover | Self::RecoverTheLast => {
                 claim_as(store, FIRST_CLAIM, false)?;
+                ground.advance(LEASE)?;
+            }
+            Self::Wake => {
+                claim_as(store, FIRST_CLAIM, false)?;
+                Call::read(self, store)?.finish(store, WAIT)?;
                 ground.advance(LEASE)?;
             }
             Self::Promote => {
@@ -139,7 +151,9 @@ impl Call {
             Verb::Complete => self.finish(store, completion()?),
             Verb::FailAndTryAgain => self.finish(store, failure(ErrorClass::Retryable)),
             Verb::FailForGood => self.finish(store, failure(ErrorClass::Permanent)),
+            Verb::Suspend => self.finish(store, WAIT),
             Verb::Release => self.finish(store, End::Release),
+            Verb::Wake => Ok(format!("{:?}", store.with(TxKind::Maintenance, |tx| wake(tx, BatchLimit::DEFAULT))?.ops)),
             Verb::Recover | Verb::RecoverTheLast => {
                 Ok(format!("{:?}", store.with(TxKind::Maintenance, |tx| recover(tx, BatchLimit::DEFAULT))?.ops))
             }

@@ -4,7 +4,7 @@ use super::call::{ReadError, workflow};
 use super::{Client, ClientError, PAGE_MAX, SnapshotCursor, SnapshotPage, WorkflowSnapshot};
 use crate::model::{ArtifactName, CollectionName, EventSeq, Fence, Json, OpId, OpSeq, QueuePolicy, RecordKey, WorkflowId, WorkflowSeq};
 use crate::store::rows::{
-    ArtifactRow, Attempt, EventRow, NewRecord, OpPage, OpState, OpView, QueueStatus, Totals, WorkflowPage, WorkflowRow,
+    ArtifactRow, Attempt, EventRow, NewRecord, OpPage, OpState, OpView, OpWake, QueueStatus, Totals, WorkflowPage, WorkflowRow,
 };
 use crate::store::{Store, StoreInfo, StoreResult, Tx};
 use std::collections::HashMap;
@@ -116,6 +116,11 @@ impl Client {
             Ok(results.into_iter().filter_map(|(op, result)| Some((ids.get(&op)?.clone(), result))).collect())
         })
         .await
+    }
+
+    /// How the last wait of `op` ended.
+    pub(crate) async fn last_wake(&self, op: OpSeq) -> Result<Option<OpWake>, ClientError> {
+        self.read(move |tx| Ok(tx.wakes_of(&[op])?.pop())).await
     }
 
     /// The ended attempts of an op, oldest first.

@@ -159,6 +159,7 @@ fn judge(reason: Option<StopReason>, joined: Joined, ctx: &OpContext, limits: &L
             Ok(end) => end,
             Err(error) => End::Fail { error: error.storable(limits.error_bytes), class: ErrorClass::Permanent, delay: None },
         },
+        (_, Joined::Returned(Err(HandlerError { until: Some(until), .. }))) => End::Suspend { until },
         // Told to stop by the worker, a handler's error says nothing about the op.
         (Some(StopReason::Shutdown), _) | (_, Joined::Dropped) => End::Release,
         (_, Joined::Returned(Err(error))) => {

@@ -119,7 +119,7 @@ impl Commit<'_> {
             },
             |tx| transitions::finish(tx, &finishes, self.wait),
             |report| {
-                self.hint_retries(report);
+                self.hint_due(report);
                 std::mem::take(&mut report.notices)
             },
             |_, notice| known.enrich(&about, notice),
@@ -206,13 +206,13 @@ impl Commit<'_> {
         self.run(vec![attempt])
     }
 
-    /// An op that may be tried again soon is claimed then, not at the next poll.
-    fn hint_retries(&self, report: &FinishReport) {
+    /// An op that may be tried again or is to be woken soon is claimed then, not at the next poll.
+    fn hint_due(&self, report: &FinishReport) {
         let Some(now) = report.notices.first().map(|notice| notice.at) else {
             return;
         };
         for ended in &report.outcomes {
-            if let Ended::Retried { due_at } = ended {
+            if let Ended::Retried { due_at } | Ended::Suspended { due_at } = ended {
                 self.session.slots.hint_after(due_at.since(now));
             }
         }
@@ -261,5 +261,5 @@ impl Known {
 }
 
 const fn ends_attempt(kind: EventKind) -> bool {
-    matches!(kind, EventKind::OpSucceeded | EventKind::OpRetried | EventKind::OpFailed | EventKind::OpReleased)
+    matches!(kind, EventKind::OpSucceeded | EventKind::OpRetried | EventKind::OpFailed | EventKind::OpReleased | EventKind::OpWaiting)
 }

@@ -6,6 +6,7 @@ use super::observer::Ticket;
 use super::recovery::{self, PROMOTE_MAX};
 use super::retrying::{Pauses, retry};
 use super::session::Session;
+use super::wakeup;
 use crate::client::with_causes;
 use crate::model::{LeaseToken, QueueName, SiteName};
 use crate::store::{StoreError, StoreExt, TxKind};
@@ -120,7 +121,7 @@ impl Claimer<'_> {
         }
     }
 
-    /// Recovers and promotes when it is time, claims, and begins what it got.
+    /// Recovers, wakes and promotes when it is time, claims, and begins what it got.
     fn round(&mut self, room: u32, attempt: &mut Try) -> Result<Round, StoreError> {
         let session = self.session;
         let settings = &session.settings;
@@ -131,6 +132,9 @@ impl Claimer<'_> {
             let recovered = recovery::recover(settings, BatchLimit::DEFAULT)?;
             behind = recovered.len() == BatchLimit::DEFAULT.get() as usize;
             session.tally().recovered(recovered);
+            let woken = wakeup::wake(settings, BatchLimit::DEFAULT)?;
+            behind |= woken.len() == BatchLimit::DEFAULT.get() as usize;
+            session.tally().woken(woken);
             behind |= recovery::promote(settings, PROMOTE_MAX)? == PROMOTE_MAX;
             self.tend_at = Instant::now() + settings.poll;
         }

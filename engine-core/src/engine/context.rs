@@ -5,20 +5,42 @@ use super::handler::HandlerError;
 use super::session::finish_of;
 use crate::client::{Client, ClientError, Op, with_causes};
 use crate::model::{
-    Artifact, ArtifactName, Digest, Json, KindName, NameError, OpError, OpId, OpSpec, QueueName, Record, SiteName, WorkflowId, check_size,
+    Artifact, ArtifactName, Digest, Json, KindName, Micros, NameError, OpError, OpId, OpSpec, QueueName, Record, SiteName, Timestamp,
+    WorkflowId, check_size,
 };
-use crate::store::rows::ClaimedOp;
-use crate::transitions::Finish;
+use crate::store::rows::{ClaimedOp, OpWake};
+use crate::transitions::{Finish, Until};
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// One attempt, as its handler sees it. Cheap to clone.
 ///
 /// What is [emitted](OpContext::emit), [attached](OpContext::attach) or [recorded](OpContext::record) is kept until the
 /// handler succeeds and then committed with its result, under the lease, or not at all.
+///
+/// # Waiting
+/// A handler that has nothing to do for a while gives its lease up by returning [`wait_for`](OpContext::wait_for) or
+/// [`wait_until`](OpContext::wait_until). The op then waits, without a worker, a slot of its queue or an attempt of its
+/// budget, through any number of restarts. When the instant has come its handler is run from the beginning once more,
+/// and sees by [`woken`](OpContext::woken) that it has waited:
+///
+/// ```
+/// use leasehold_core::engine::{HandlerError, OpContext};
+/// use std::time::Duration;
+///
+/// async fn remind(ctx: OpContext, address: String) -> Result<(), HandlerError> {
+///     if ctx.woken().await?.is_none() {
+///         return Err(ctx.wait_for(Duration::from_secs(600)));
+///     }
+///     println!("to {address}: ten minutes have passed");
+///     Ok(())
+/// }
+/// # let _ = remind;
+/// ```
 #[derive(Debug, Clone)]
 pub struct OpContext {
     inner: Arc<Inner>,
@@ -130,6 +152,30 @@ impl OpContext {
     pub fn cancellation(&self) -> &CancellationToken {
         &self.inner.cancellation
     }
+    /// What a handler returns as its error for its op to wait so long: [see above](OpContext#waiting). The instant is
+    /// fixed when this is committed, by the store's clock.
+    ///
+    /// A duration that is zero, or ends past year 9999, is no wait: the op then fails with the code `bad_wait`.
+    pub fn wait_for(&self, duration: Duration) -> HandlerError {
+        match Micros::try_from(duration) {
+            Ok(duration) => HandlerError::waiting(Until::For(duration)),
+            Err(error) => HandlerError::permanent(format!("the wait: {error}")).code(OpError::BAD_WAIT),
+        }
+    }
+    /// What a handler returns as its error for its op to wait until `instant`: [see above](OpContext#waiting). One that
+    /// has passed is due at once.
+    pub fn wait_until(&self, instant: Timestamp) -> HandlerError {
+        HandlerError::waiting(Until::At(instant))
+    }
+    /// How the op's last wait ended; `None` when it never waited. It stays known in all later attempts, so that one that
+    /// fails after the wait does not wait again.
+    ///
+    /// # Errors
+    /// Retryable when the store failed.
+    pub async fn woken(&self) -> Result<Option<OpWake>, HandlerError> {
+        self.client().last_wake(self.inner.op.lease.key.op).await.map_err(failed_read)
+    }
+
     /// A client of the same store.
     pub fn client(&self) -> &Client {
         &self.inner.client

@@ -5,10 +5,11 @@ use super::recovery;
 use super::report::CycleReport;
 use super::retrying::retry;
 use super::running::Running;
+use super::wakeup;
 use super::{Engine, EngineError};
 use crate::client::ClientError;
 use crate::store::StoreError;
-use crate::transitions::{BatchLimit, RecoveredOp};
+use crate::transitions::{BatchLimit, RecoveredOp, WokenOp};
 use std::sync::Arc;
 
 /// What one pass of upkeep did.
@@ -16,12 +17,14 @@ use std::sync::Arc;
 pub struct Reconciled {
     /// The ops whose expired leases were taken back.
     pub recovered: Vec<RecoveredOp>,
+    /// The ops that were woken.
+    pub woken: Vec<WokenOp>,
     /// How many ops became due and may be claimed now.
     pub promoted: u32,
 }
 
 impl Engine {
-    /// Does one cycle: recovers expired leases, promotes what is due, claims up to `max_workers` ops, runs their handlers
+    /// Does one cycle: recovers expired leases, wakes and promotes what is due, claims up to `max_workers` ops, runs their handlers
     /// and commits what became of them. What that makes ready is for the next cycle.
     ///
     /// # Errors
@@ -45,8 +48,8 @@ impl Engine {
         Ok(report)
     }
 
-    /// Does one bounded pass of upkeep and nothing else: takes back at most `limit` expired leases, and promotes at most as
-    /// many ops that are due.
+    /// Does one bounded pass of upkeep and nothing else: takes back at most `limit` expired leases, wakes at most
+    /// as many waiting ops, and promotes at most as many that are due.
     ///
     /// # Errors
     /// [`EngineError::Store`].
@@ -54,8 +57,9 @@ impl Engine {
         let settings = Arc::clone(&self.settings);
         let pass = move || {
             let recovered = retry(settings.patience, || recovery::recover(&settings, limit))?;
+            let woken = retry(settings.patience, || wakeup::wake(&settings, limit))?;
             let promoted = retry(settings.patience, || recovery::promote(&settings, limit.get()))?;
-            Ok::<_, StoreError>(Reconciled { recovered, promoted })
+            Ok::<_, StoreError>(Reconciled { recovered, woken, promoted })
         };
         match tokio::task::spawn_blocking(pass).await {
             Ok(done) => Ok(done?),

@@ -3,6 +3,7 @@
 use super::context::OpContext;
 use crate::client::with_causes;
 use crate::model::{ErrorClass, Json, Micros, OpError, storable_text};
+use crate::transitions::Until;
 use async_trait::async_trait;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -43,6 +44,8 @@ pub struct HandlerError {
     pub class: ErrorClass,
     /// How long to wait before it, in place of the op's policy.
     pub delay: Option<Micros>,
+    /// That it is no failure: the op waits, until then.
+    pub(super) until: Option<Until>,
 }
 
 /// The longest code of an error: a word for programs, not a text.
@@ -51,7 +54,7 @@ const CODE_BYTES_MAX: usize = 255;
 impl HandlerError {
     /// An error that another attempt may not meet.
     pub fn retryable(message: impl Into<String>) -> Self {
-        Self { error: OpError::new(OpError::GENERIC, message), class: ErrorClass::Retryable, delay: None }
+        Self { error: OpError::new(OpError::GENERIC, message), class: ErrorClass::Retryable, delay: None, until: None }
     }
 
     /// An error that every attempt would meet: the op fails.
@@ -81,6 +84,16 @@ impl HandlerError {
         let longest = Micros::from_secs(u32::MAX).saturating_mul(u32::MAX);
         self.delay = Some(Micros::try_from(delay.max(AT_ONCE)).unwrap_or(longest));
         self
+    }
+
+    /// What a handler returns for its op to wait.
+    pub(super) fn waiting(until: Until) -> Self {
+        Self { until: Some(until), ..Self::retryable("the op waits").code("waiting") }
+    }
+
+    /// Whether it is no failure, but asks for the op to wait.
+    pub const fn is_wait(&self) -> bool {
+        self.until.is_some()
     }
 
     /// What is recorded: everything storable, and the texts within `error_bytes`.

@@ -28,6 +28,7 @@ mod running;
 mod session;
 mod slots;
 mod stop;
+mod wakeup;
 
 pub use builder::{EngineBuilder, GRACE, HEARTBEAT, LEASE, POLL, STOP_WAIT};
 pub use context::OpContext;

@@ -2,7 +2,7 @@
 
 use crate::model::{Fence, OpId, WorkflowId};
 use crate::store::rows::ClaimedOp;
-use crate::transitions::{Ended, RecoveredOp};
+use crate::transitions::{Ended, RecoveredOp, WokenOp};
 
 /// What a run did, from its start to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,6 +16,8 @@ pub struct RunReport {
     pub retried: u64,
     /// Ops that failed for good.
     pub failed: u64,
+    /// Ops that were left to wait.
+    pub suspended: u64,
     /// Ops given back unfinished.
     pub released: u64,
     /// Attempts whose lease was lost: nothing of them was recorded.
@@ -24,6 +26,8 @@ pub struct RunReport {
     pub unsaved: u64,
     /// Expired leases, of whomever, that were taken back.
     pub recovered: u64,
+    /// Ops, of whomever, that were woken.
+    pub woken: u64,
 }
 
 /// What one cycle did, with the ops it touched.
@@ -38,16 +42,22 @@ pub struct CycleReport {
     pub retried: u64,
     /// Ops that failed for good.
     pub failed: u64,
+    /// Ops that were left to wait.
+    pub suspended: u64,
     /// Ops given back unfinished.
     pub released: u64,
     /// Attempts whose lease was lost: nothing of them was recorded.
     pub lost: u64,
     /// Expired leases, of whomever, that were taken back.
     pub recovered: u64,
+    /// Ops, of whomever, that were woken.
+    pub woken: u64,
     /// Every attempt that ended here, in the order in which they were settled.
     pub attempts: Vec<CycleAttempt>,
     /// Every op whose lease was taken back.
     pub recovered_ops: Vec<RecoveredOp>,
+    /// Every op that was woken.
+    pub woken_ops: Vec<WokenOp>,
 }
 
 /// One attempt of a cycle.
@@ -75,6 +85,7 @@ pub(super) struct Tally {
 struct Named {
     attempts: Vec<CycleAttempt>,
     recovered: Vec<RecoveredOp>,
+    woken: Vec<WokenOp>,
 }
 
 impl Tally {
@@ -89,6 +100,7 @@ impl Tally {
             Ended::Succeeded => counts.succeeded += 1,
             Ended::Retried { .. } => counts.retried += 1,
             Ended::Failed { .. } => counts.failed += 1,
+            Ended::Suspended { .. } => counts.suspended += 1,
             Ended::Released => counts.released += 1,
             Ended::LeaseLost => {
                 self.lost(op);
@@ -124,9 +136,29 @@ impl Tally {
         }
     }
 
+    pub(super) fn woken(&mut self, ops: Vec<WokenOp>) {
+        self.counts.woken += ops.len() as u64;
+        if let Some(named) = &mut self.named {
+            named.woken.extend(ops);
+        }
+    }
+
     pub(super) fn cycle(&mut self) -> CycleReport {
-        let RunReport { processed, succeeded, retried, failed, released, lost, unsaved: _, recovered } = self.counts;
-        let Named { attempts, recovered: recovered_ops } = self.named.take().unwrap_or_default();
-        CycleReport { processed, succeeded, retried, failed, released, lost, recovered, attempts, recovered_ops }
+        let RunReport { processed, succeeded, retried, failed, suspended, released, lost, unsaved: _, recovered, woken } = self.counts;
+        let Named { attempts, recovered: recovered_ops, woken: woken_ops } = self.named.take().unwrap_or_default();
+        CycleReport {
+            processed,
+            succeeded,
+            retried,
+            failed,
+            suspended,
+            released,
+            lost,
+            recovered,
+            woken,
+            attempts,
+            recovered_ops,
+            woken_ops,
+        }
     }
 }

@@ -140,6 +140,12 @@ impl MemoryTx<'_> {
         for queued in &set.delayed {
             self.tables.insert_delayed(*queued)?;
         }
+        for wait in &set.waits {
+            self.tables.insert_wait(wait.clone())?;
+        }
+        for wake in &set.wakes {
+            self.tables.wakes.set(wake.wait.key.op, wake.clone());
+        }
         for attempt in &set.attempts {
             self.tables.attempts.insert((attempt.key.op, attempt.key.fence), attempt.clone())?;
         }
@@ -165,7 +171,8 @@ impl MemoryTx<'_> {
         let inserted = set.ops.iter().map(|op| op.workflow);
         let changed = set.changes.iter().filter_map(|change| Some(self.tables.ops.get(&change.op)?.new.workflow));
         let updated = set.workflows.iter().map(|change| change.seq);
-        inserted.chain(changed).chain(updated).try_for_each(|workflow| self.require_lock(workflow))
+        let waiting = set.waits.iter().chain(set.wakes.iter().map(|wake| &wake.wait)).map(|wait| wait.workflow);
+        inserted.chain(changed).chain(updated).chain(waiting).try_for_each(|workflow| self.require_lock(workflow))
     }
 }
 

@@ -8,6 +8,7 @@ mod graph;
 mod lease;
 mod read;
 mod tables;
+mod wait;
 
 use crate::model::{GateKey, Timestamp, WorkflowSeq};
 use crate::store::{Clock, Store, StoreError, StoreInfo, StoreResult, Tx, TxKind};

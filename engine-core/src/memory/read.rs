@@ -197,6 +197,7 @@ fn view(tables: &Tables, op: &OpRow) -> OpView {
         finished_at: op.finished_at,
         lease,
         due_at: queued.map(|queued| queued.due_at),
+        wait: tables.waits.get(&seq).cloned(),
         result: result(tables, op),
         error: attempts_back(tables, seq).next().and_then(|last| last.error.clone()),
     }

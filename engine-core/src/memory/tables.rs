@@ -6,7 +6,7 @@ use crate::model::{
     RecordKey, SiteName, Timestamp, WorkflowId, WorkflowSeq,
 };
 use crate::state::StoredStatus;
-use crate::store::rows::{Act, Attempt, Lease, NewArtifact, NewEvent, NewOp, NewRecord, OpState, QueuedOp, WorkflowRow};
+use crate::store::rows::{Act, Attempt, Lease, NewArtifact, NewEvent, NewOp, NewRecord, OpState, OpWait, OpWake, QueuedOp, WorkflowRow};
 use crate::store::{StoreError, StoreResult};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -181,6 +181,9 @@ tables! {
     leases: OpSeq => Lease,
     leases_by_expiry: (Timestamp, OpSeq) => (),
     leases_by_gate: (GateKey, OpSeq) => (),
+    waits: OpSeq => OpWait,
+    waits_by_due: (Timestamp, OpSeq) => (),
+    wakes: OpSeq => OpWake,
     attempts: (OpSeq, Fence) => Attempt,
     artifacts: ArtifactKey => Arc<NewArtifact>,
     records: (WorkflowSeq, CollectionName, RecordKey) => NewRecord,
@@ -244,6 +247,20 @@ impl Tables {
         self.leases_by_expiry.remove(&(lease.expires_at, op));
         self.leases_by_gate.remove(&(lease.gate, op));
         Some(lease)
+    }
+
+    pub(super) fn insert_wait(&mut self, wait: OpWait) -> StoreResult<()> {
+        if let Some(due_at) = wait.due_at {
+            self.waits_by_due.set((due_at, wait.key.op), ());
+        }
+        self.waits.insert(wait.key.op, wait)
+    }
+    pub(super) fn remove_wait(&mut self, op: OpSeq) -> Option<OpWait> {
+        let wait = self.waits.remove(&op)?;
+        if let Some(due_at) = wait.due_at {
+            self.waits_by_due.remove(&(due_at, op));
+        }
+        Some(wait)
     }
 
     pub(super) fn append_event(&mut self, event: NewEvent) -> StoreResult<()> {

@@ -108,6 +108,8 @@ impl OpError {
     pub const NOT_COMMITTED: &'static str = "not_committed";
     /// What the handler emitted was refused.
     pub const BAD_EMISSION: &'static str = "bad_emission";
+    /// A wait that cannot be: not positive, or past year 9999.
+    pub const BAD_WAIT: &'static str = "bad_wait";
 
     /// An error with `code` and `message`.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {

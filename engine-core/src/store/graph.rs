@@ -91,7 +91,7 @@ pub trait GraphTx {
     /// its change's `at` and one microsecond past every committed `updated_at` of the store.
     ///
     /// Unique are: an op's key; its id, and its dedup key, in its workflow; an edge's (child, parent); an op in `ready`
-    /// and in `delayed`; an attempt's (op, fence); an act's request.
+    /// and in `delayed`; an op in `waits`; an attempt's (op, fence); an act's request.
     /// # Atomicity
     /// A bounded number of statements for each non-empty part, whatever its size. Rows are written in key order. An
     /// empty part sends nothing.

@@ -9,12 +9,14 @@ mod graph;
 mod lease;
 mod read;
 pub mod rows;
+mod wait;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{BoxError, SchemaError, StoreError, StoreResult};
 pub use graph::GraphTx;
 pub use lease::LeaseTx;
 pub use read::ReadTx;
+pub use wait::WaitTx;
 
 use crate::model::Timestamp;
 use std::fmt::Debug;
@@ -95,7 +97,7 @@ pub struct StoreInfo {
 /// # Errors
 /// Every step fails with a [`StoreError`]; after the first one every further step of the transaction fails too, and the
 /// transaction rolls back.
-pub trait Tx: GraphTx + LeaseTx + ReadTx {
+pub trait Tx: GraphTx + LeaseTx + ReadTx + WaitTx {
     /// The store's time at this call: on a store whose clock is a database's, read from it now, so call it behind the
     /// last lock; on a store whose clock is the host's, the time at which the transaction got the write lock.
     ///

@@ -1,5 +1,9 @@
 //! What goes into a store and comes out of it.
 
+mod wait;
+
+pub use wait::{OpWait, OpWake, TakeWait, TakenWaits, WaitKey, WaitReason};
+
 use crate::model::{
     AgentName, Artifact, ArtifactKind, ArtifactName, Bucket, DedupKey, Digest, EventSeq, Fence, GateKey, Json, KindName, Lane, LaneKey,
     LeaseToken, Micros, OpError, OpId, OpSeq, QueueName, QueuePolicy, Record, RequestId, RetryPolicy, SiteName, SubjectId, Timestamp,
@@ -522,11 +526,15 @@ pub enum EventKind {
     OpAbandoned,
     /// An operator retried an op.
     OpReopened,
+    /// An op waits.
+    OpWaiting,
+    /// What an op waited for came; it is ready again.
+    OpWoken,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::WorkflowCreated,
         Self::WorkflowUpdated,
         Self::OpSucceeded,
@@ -538,6 +546,8 @@ impl EventKind {
         Self::OpReleased,
         Self::OpAbandoned,
         Self::OpReopened,
+        Self::OpWaiting,
+        Self::OpWoken,
     ];
 
     /// As stored.
@@ -554,6 +564,8 @@ impl EventKind {
             Self::OpReleased => "op_released",
             Self::OpAbandoned => "op_abandoned",
             Self::OpReopened => "op_reopened",
+            Self::OpWaiting => "op_waiting",
+            Self::OpWoken => "op_woken",
         }
     }
     /// Reads the stored form.
@@ -624,6 +636,10 @@ pub struct WriteSet {
     pub ready: Vec<QueuedOp>,
     /// Ops that may be claimed later.
     pub delayed: Vec<QueuedOp>,
+    /// Waits to insert.
+    pub waits: Vec<OpWait>,
+    /// How waits ended; each takes the place of its op's earlier one.
+    pub wakes: Vec<OpWake>,
     /// Lines of the ledger.
     pub attempts: Vec<Attempt>,
     /// Artifacts, at most one of a name an op.
@@ -669,6 +685,8 @@ pub struct OpView {
     pub lease: Option<Lease>,
     /// When it may be claimed, while it is ready.
     pub due_at: Option<Timestamp>,
+    /// What it waits for, while it is waiting.
+    pub wait: Option<OpWait>,
     /// The result of its last success, while it is succeeded.
     pub result: Option<Json>,
     /// The error of its last ended attempt, if that failed.

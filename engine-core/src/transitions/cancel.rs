@@ -8,7 +8,7 @@ use super::{Notice, TransitionError};
 use crate::model::{OpSeq, RequestId, WorkflowId};
 use crate::state::{Event, StoredStatus, WorkflowStatus, next};
 use crate::store::Tx;
-use crate::store::rows::{Attempt, AttemptOutcome, EventKind, Lease, OpChange, WriteSet};
+use crate::store::rows::{Attempt, AttemptOutcome, EventKind, Lease, OpChange, TakeWait, WaitKey, WriteSet};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -44,7 +44,8 @@ struct Answer {
 /// Canceling a canceled workflow changes nothing.
 ///
 /// # Locks
-/// The workflow → `delayed` → `ready` → `leases`, a statement each: a claim in between is seen by the next one.
+/// The workflow → `delayed` → `ready` → `leases`, a statement each: a claim in between is seen by the next one. Then
+/// waits, which the workflow's lock protects.
 ///
 /// # Errors
 /// [`TransitionError::WorkflowStatus`] when it has succeeded; nothing was written.
@@ -62,6 +63,11 @@ pub fn cancel_workflow(tx: &mut dyn Tx, call: &CancelWorkflow) -> Result<Cancele
     let now = tx.now()?;
     let moving: Vec<StoredStatus> = [StoredStatus::Pending, StoredStatus::Blocked, StoredStatus::Open, StoredStatus::Waiting].to_vec();
     let states = tx.ops_with_status(workflow.seq, &moving)?;
+    let waiting = states.iter().filter(|state| state.status == StoredStatus::Waiting);
+    let waits: Vec<WaitKey> = waiting.map(|state| WaitKey { op: state.seq, fence: state.fence }).collect();
+    if !waits.is_empty() {
+        tx.take_waits(&waits, TakeWait::There)?;
+    }
 
     let (mut set, mut tally) = (WriteSet::default(), Tally::default());
     let mut journal = Journal::new(now, Some(call.actor.name.clone()));

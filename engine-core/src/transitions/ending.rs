@@ -5,7 +5,9 @@ use super::journal::{About, Journal};
 use super::ripple::{Ripple, Tally, queued};
 use crate::model::{Json, OpError, OpId, OpSeq, Timestamp, WorkflowId, WorkflowSeq};
 use crate::state::{Event, OpStatus, StoredStatus, next};
-use crate::store::rows::{Attempt, AttemptOutcome, EventKind, Lease, LockedWorkflow, OpChange, OpState, Reach, WriteSet};
+use crate::store::rows::{
+    Attempt, AttemptOutcome, EventKind, Lease, LockedWorkflow, OpChange, OpState, OpWait, OpWake, Reach, WaitKey, WaitReason, WriteSet,
+};
 use crate::store::{StoreError, Tx};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +28,7 @@ pub(super) struct Verdict {
     pub(super) losses: Option<u32>,
     pub(super) result: Option<Json>,
     pub(super) error: Option<OpError>,
-    /// When it may be claimed again; for an event that leads to ready.
+    /// When it may be claimed again, or is to be woken; for an event that leads to ready or waiting.
     pub(super) due_at: Timestamp,
 }
 
@@ -51,7 +53,8 @@ impl Ending {
             AttemptOutcome::Canceled => EventKind::OpCanceled,
             AttemptOutcome::Abandoned if to == OpStatus::Failed => EventKind::OpFailed,
             AttemptOutcome::Abandoned => EventKind::OpAbandoned,
-            AttemptOutcome::Released | AttemptOutcome::Suspended => EventKind::OpReleased,
+            AttemptOutcome::Suspended => EventKind::OpWaiting,
+            AttemptOutcome::Released => EventKind::OpReleased,
         };
         self.journal.tell(kind, about, detail);
         self.set.changes.push(OpChange {
@@ -78,6 +81,16 @@ impl Ending {
             let place = queued(&after, verdict.due_at);
             if verdict.due_at > self.now { &mut self.set.delayed } else { &mut self.set.ready }.push(place);
         }
+        if to == OpStatus::Waiting {
+            self.tally.moves(lease.workflow, StoredStatus::Open, to.stored());
+            self.set.waits.push(OpWait {
+                key: WaitKey { op, fence: lease.key.fence },
+                workflow: lease.workflow,
+                reason: WaitReason::Timer,
+                since: self.now,
+                due_at: Some(verdict.due_at),
+            });
+        }
         if to.is_settled() {
             self.tally.moves(lease.workflow, StoredStatus::Open, to.stored());
             self.ripple.moved(op, OpStatus::Running, to);
@@ -92,6 +105,27 @@ impl Ending {
             result: verdict.result,
             error: verdict.error,
         });
+    }
+
+    /// Ends one wait: its op is ready since the wait was due, and knows what it waited for.
+    pub(super) fn wake(&mut self, wait: OpWait, state: &OpState, workflow_id: &WorkflowId) {
+        let Some(to) = next(OpStatus::Waiting, Event::Woken) else { unreachable!("a waiting op can be woken") };
+        let about = About { workflow: (wait.workflow, workflow_id), op: Some((state.seq, &state.id)), fence: Some(wait.key.fence) };
+        self.journal.tell(EventKind::OpWoken, about, Some(wait.reason.as_str().to_owned()));
+        self.set.changes.push(OpChange {
+            op: state.seq,
+            from: StoredStatus::Waiting,
+            to: to.stored(),
+            unmet: 0,
+            broken: 0,
+            fence: None,
+            failures: None,
+            losses: None,
+            finished_at: None,
+        });
+        self.tally.moves(wait.workflow, StoredStatus::Waiting, to.stored());
+        self.set.ready.push(queued(state, wait.due_at.unwrap_or(self.now)));
+        self.set.wakes.push(OpWake { wait, woken_at: self.now });
     }
 
     /// Reads what lies below the ops that moved, and finds the fixed point.
@@ -124,7 +158,8 @@ impl Ending {
             last_wins.insert((record.workflow, record.record.collection.clone(), record.record.key.clone()), record);
         }
         set.records = last_wins.into_values().collect();
-        let touched: BTreeSet<WorkflowSeq> = set.attempts.iter().map(|attempt| attempt.workflow).collect();
+        let ended = set.attempts.iter().map(|attempt| attempt.workflow);
+        let touched: BTreeSet<WorkflowSeq> = ended.chain(set.wakes.iter().map(|wake| wake.wait.workflow)).collect();
         for workflow in touched.iter().filter_map(|seq| workflows.get(seq)) {
             let change = changed(workflow, &self.tally, self.now);
             if change.status != workflow.status {

@@ -1,10 +1,10 @@
-//! Ends attempts under proof of ownership: complete, fail, release (L1, L2, L8, L12, Q8).
+//! Ends attempts under proof of ownership: complete, fail, suspend, release (L1, L2, L8, L12, Q8, W1).
 
 use super::add::{Additions, Emitter};
 use super::ending::{Ending, Verdict};
 use super::heartbeat::behind_clock;
 use super::{GraphError, Notice, Plan};
-use crate::model::{Artifact, Digest, ErrorClass, Json, Micros, OpError, OpId, OpSeq, Record, SiteName, Timestamp, WorkflowSeq};
+use crate::model::{Artifact, Digest, ErrorClass, Json, Micros, OpError, OpId, OpSeq, Record, SiteName, TimeError, Timestamp, WorkflowSeq};
 use crate::state::Event;
 use crate::store::rows::{Attempt, AttemptOutcome, Lease, LeaseKey, LockedWorkflow, NewArtifact, NewRecord, OpState, Take};
 use crate::store::{StoreError, Tx, Wait};
@@ -48,8 +48,32 @@ pub enum End {
         /// A delay of the handler's own, in place of the policy's.
         delay: Option<Micros>,
     },
+    /// Unfinished: the op waits, and counts neither a failure nor a loss.
+    Suspend {
+        /// Until when.
+        until: Until,
+    },
     /// Unfinished: the op goes back, at once and without counting as a failure.
     Release,
+}
+
+/// Until when an op waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// So long, from the transition's own time.
+    For(Micros),
+    /// This instant; one that has passed is due at once.
+    At(Timestamp),
+}
+
+impl Until {
+    /// The instant, of a wait that begins at `now`.
+    fn instant(self, now: Timestamp) -> Result<Timestamp, TimeError> {
+        match self {
+            Self::For(duration) => now.after(duration),
+            Self::At(instant) => Ok(instant),
+        }
+    }
 }
 
 /// What became of one attempt.
@@ -66,6 +90,11 @@ pub enum Ended {
     Failed {
         /// The error.
         error: OpError,
+    },
+    /// The op waits, and is woken at this instant.
+    Suspended {
+        /// When it is woken.
+        due_at: Timestamp,
     },
     /// The op is ready again.
     Released,
@@ -101,6 +130,15 @@ pub fn complete(tx: &mut dyn Tx, batch: &[Finish], wait: Wait) -> Result<FinishR
 /// As [`finish`].
 pub fn fail(tx: &mut dyn Tx, batch: &[Finish], wait: Wait) -> Result<FinishReport, StoreError> {
     debug_assert!(batch.iter().all(|item| matches!(item.end, End::Fail { .. })), "fail takes errors only");
+    finish(tx, batch, wait)
+}
+
+/// Lets each op of `batch` wait. See [`finish`].
+///
+/// # Errors
+/// As [`finish`].
+pub fn suspend(tx: &mut dyn Tx, batch: &[Finish], wait: Wait) -> Result<FinishReport, StoreError> {
+    debug_assert!(batch.iter().all(|item| matches!(item.end, End::Suspend { .. })), "suspend takes waits only");
     finish(tx, batch, wait)
 }
 
@@ -192,7 +230,8 @@ fn first_answers(tx: &mut dyn Tx, refused: &[(usize, &Finish)]) -> Result<Vec<En
             AttemptOutcome::Failed => Ended::Failed { error: error() },
             AttemptOutcome::Retried => Ended::Retried { due_at: due_again(item, attempt, states.get(&item.lease.op)) },
             AttemptOutcome::Released => Ended::Released,
-            AttemptOutcome::Suspended | AttemptOutcome::Canceled | AttemptOutcome::Abandoned => Ended::LeaseLost,
+            AttemptOutcome::Suspended => suspended_until(&item.end, attempt.ended_at),
+            AttemptOutcome::Canceled | AttemptOutcome::Abandoned => Ended::LeaseLost,
         };
         if answers_to(&item.end, &ended) { ended } else { Ended::LeaseLost }
     };
@@ -212,8 +251,18 @@ fn answers_to(end: &End, ended: &Ended) -> bool {
             other => *other == Ended::Succeeded,
         },
         End::Fail { .. } => matches!(ended, Ended::Retried { .. } | Ended::Failed { .. }),
+        End::Suspend { .. } => match ended {
+            Ended::Failed { error } => error.code == OpError::BAD_WAIT,
+            other => matches!(other, Ended::Suspended { .. }),
+        },
         End::Release => *ended == Ended::Released,
     }
+}
+
+/// Until when an attempt that was suspended at `ended_at` was told that its op waits.
+fn suspended_until(end: &End, ended_at: Timestamp) -> Ended {
+    let End::Suspend { until } = end else { return Ended::LeaseLost };
+    until.instant(ended_at).map_or(Ended::LeaseLost, |due_at| Ended::Suspended { due_at })
 }
 
 /// When the attempt after a failed one may start, as it was told the first time. Once a further attempt has ended the
@@ -248,6 +297,7 @@ impl Ending {
             outcomes.push(match (verdict.outcome, &verdict.error) {
                 (AttemptOutcome::Succeeded, _) => Ended::Succeeded,
                 (AttemptOutcome::Retried, _) => Ended::Retried { due_at: verdict.due_at },
+                (AttemptOutcome::Suspended, _) => Ended::Suspended { due_at: verdict.due_at },
                 (AttemptOutcome::Failed, Some(error)) => Ended::Failed { error: error.clone() },
                 _ => Ended::Released,
             });
@@ -306,6 +356,10 @@ impl Ending {
             (End::Complete { result, .. }, None) => {
                 return Ok(Verdict { result: Some(result.clone()), ..verdict(AttemptOutcome::Succeeded, Event::Completed) });
             }
+            (End::Suspend { until }, _) => match until.instant(self.now) {
+                Ok(due_at) => return Ok(Verdict { due_at, ..verdict(AttemptOutcome::Suspended, Event::Suspended) }),
+                Err(error) => (OpError::new(OpError::BAD_WAIT, format!("the wait: {error}")), ErrorClass::Permanent, None),
+            },
             (End::Release, _) => return Ok(verdict(AttemptOutcome::Released, Event::Released)),
             // Recording a failure cannot fail. Its length is limited by whoever reports it.
             (End::Fail { error, class, delay }, _) => (error.storable(usize::MAX), *class, *delay),

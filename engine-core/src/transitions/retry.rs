@@ -123,9 +123,8 @@ fn targets(tx: &mut dyn Tx, call: &RetryOps, workflow: crate::model::WorkflowSeq
                     OpStatus::Blocked => "retry the failed op that blocks it",
                     OpStatus::Canceled => "a canceled op stays canceled",
                     OpStatus::Succeeded => "it has succeeded already",
-                    OpStatus::Pending | OpStatus::Ready | OpStatus::Running | OpStatus::Waiting | OpStatus::Failed => {
-                        "only a failed op can be retried"
-                    }
+                    OpStatus::Waiting => "it goes on by itself when what it waits for comes",
+                    OpStatus::Pending | OpStatus::Ready | OpStatus::Running | OpStatus::Failed => "only a failed op can be retried",
                 };
                 return Err(TransitionError::OpStatus { workflow: call.workflow.clone(), op: id.clone(), status, advice });
             }

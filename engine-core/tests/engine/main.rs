@@ -10,3 +10,4 @@ mod leases;
 mod observers;
 mod pool;
 mod shutdown;
+mod waits;

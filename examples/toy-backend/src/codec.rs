@@ -8,7 +8,8 @@ use leasehold_core::model::{
 };
 use leasehold_core::state::{Counters, StoredStatus, WorkflowStatus};
 use leasehold_core::store::rows::{
-    Act, Attempt, AttemptOutcome, Edge, EventKind, Lease, LeaseKey, NewArtifact, NewEvent, NewOp, NewRecord, QueuedOp, WorkflowRow,
+    Act, Attempt, AttemptOutcome, Edge, EventKind, Lease, LeaseKey, NewArtifact, NewEvent, NewOp, NewRecord, OpWait, OpWake, QueuedOp,
+    WaitKey, WaitReason, WorkflowRow,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -91,7 +92,7 @@ macro_rules! spelled_as_stored {
         }
     )*};
 }
-spelled_as_stored!(StoredStatus, AttemptOutcome, EventKind);
+spelled_as_stored!(StoredStatus, AttemptOutcome, EventKind, WaitReason);
 
 // ---- the core's structs, field by field, as serde wants them for types of another crate ----
 
@@ -200,6 +201,33 @@ pub(crate) struct LeaseDef {
     worker: WorkerName,
     acquired_at: Timestamp,
     expires_at: Timestamp,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "WaitKey")]
+struct WaitKeyDef {
+    op: OpSeq,
+    fence: Fence,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "OpWait")]
+pub(crate) struct WaitDef {
+    #[serde(with = "WaitKeyDef")]
+    key: WaitKey,
+    workflow: WorkflowSeq,
+    #[serde(with = "spelled")]
+    reason: WaitReason,
+    since: Timestamp,
+    due_at: Option<Timestamp>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "OpWake")]
+pub(crate) struct WakeDef {
+    #[serde(with = "WaitDef")]
+    wait: OpWait,
+    woken_at: Timestamp,
 }
 
 #[derive(Serialize, Deserialize)]

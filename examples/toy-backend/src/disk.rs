@@ -1,9 +1,11 @@
 //! The file: all rows, a line each, replaced as a whole at every commit.
 
-use crate::codec::{ActDef, ArtifactDef, AttemptDef, BucketDef, EdgeDef, EventDef, LeaseDef, QueuedDef, RecordDef, WorkflowDef};
+use crate::codec::{
+    ActDef, ArtifactDef, AttemptDef, BucketDef, EdgeDef, EventDef, LeaseDef, QueuedDef, RecordDef, WaitDef, WakeDef, WorkflowDef,
+};
 use crate::tables::{LastKeys, Op, Tables};
 use leasehold_core::model::{Bucket, EventSeq, GateKey, Lane, QueuePolicy};
-use leasehold_core::store::rows::{Act, Attempt, Edge, Lease, NewArtifact, NewEvent, NewRecord, QueuedOp, WorkflowRow};
+use leasehold_core::store::rows::{Act, Attempt, Edge, Lease, NewArtifact, NewEvent, NewRecord, OpWait, OpWake, QueuedOp, WorkflowRow};
 use leasehold_core::store::{StoreError, StoreResult};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -34,6 +36,8 @@ enum Line {
     Ready(#[serde(with = "QueuedDef")] QueuedOp),
     Delayed(#[serde(with = "QueuedDef")] QueuedOp),
     Lease(#[serde(with = "LeaseDef")] Lease),
+    Wait(#[serde(with = "WaitDef")] OpWait),
+    Wake(#[serde(with = "WakeDef")] OpWake),
     Attempt(#[serde(with = "AttemptDef")] Attempt),
     Artifact(#[serde(with = "ArtifactDef")] NewArtifact),
     Record(#[serde(with = "RecordDef")] NewRecord),
@@ -159,6 +163,8 @@ impl Tables {
             .chain(self.ready.values().copied().map(Line::Ready))
             .chain(self.delayed.values().copied().map(Line::Delayed))
             .chain(self.leases.values().cloned().map(Line::Lease))
+            .chain(self.waits.values().cloned().map(Line::Wait))
+            .chain(self.wakes.values().cloned().map(Line::Wake))
             .chain(self.attempts.values().cloned().map(Line::Attempt))
             .chain(self.artifacts.values().cloned().map(Line::Artifact))
             .chain(self.records.values().cloned().map(Line::Record))
@@ -179,6 +185,8 @@ impl Tables {
             Line::Ready(queued) => drop(self.ready.insert(queued.op, queued)),
             Line::Delayed(queued) => drop(self.delayed.insert(queued.op, queued)),
             Line::Lease(lease) => drop(self.leases.insert(lease.key.op, lease)),
+            Line::Wait(wait) => drop(self.waits.insert(wait.key.op, wait)),
+            Line::Wake(wake) => drop(self.wakes.insert(wake.wait.key.op, wake)),
             Line::Attempt(attempt) => drop(self.attempts.insert((attempt.key.op, attempt.key.fence), attempt)),
             Line::Artifact(new) => drop(self.artifacts.insert((new.op, new.artifact.name.clone()), new)),
             Line::Record(new) => {

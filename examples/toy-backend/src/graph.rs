@@ -213,6 +213,9 @@ fn insert_rows(tables: &mut Tables, set: &WriteSet) -> StoreResult<()> {
     for queued in &set.delayed {
         insert_new(&mut tables.delayed, queued.op, *queued, "a delayed op")?;
     }
+    for wait in &set.waits {
+        insert_new(&mut tables.waits, wait.key.op, wait.clone(), "a wait")?;
+    }
     for attempt in &set.attempts {
         insert_new(&mut tables.attempts, (attempt.key.op, attempt.key.fence), attempt.clone(), "an ended attempt")?;
     }
@@ -233,6 +236,9 @@ fn insert_rows(tables: &mut Tables, set: &WriteSet) -> StoreResult<()> {
 fn replace_rows(tables: &mut Tables, set: &WriteSet) {
     for lane in &set.lanes {
         tables.lanes.entry(lane.key).or_insert_with(|| lane.clone());
+    }
+    for wake in &set.wakes {
+        tables.wakes.insert(wake.wait.key.op, wake.clone());
     }
     for new in &set.artifacts {
         tables.artifacts.insert((new.op, new.artifact.name.clone()), new.clone());

@@ -33,6 +33,7 @@ mod lease;
 mod read;
 mod store;
 mod tables;
+mod wait;
 
 pub use store::ToyStore;
 

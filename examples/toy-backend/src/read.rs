@@ -169,6 +169,7 @@ fn view(tables: &Tables, op: &Op) -> OpView {
         finished_at: op.finished_at,
         lease,
         due_at: queued.map(|queued| queued.due_at),
+        wait: tables.waits.get(&row.seq).cloned(),
         result: tables.success_of(op).and_then(|line| line.result.clone()),
         error: tables.attempts_of(row.seq).next_back().and_then(|line| line.error.clone()),
     }

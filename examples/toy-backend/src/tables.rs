@@ -7,7 +7,8 @@ use leasehold_core::model::{
 };
 use leasehold_core::state::StoredStatus;
 use leasehold_core::store::rows::{
-    Act, Attempt, AttemptOutcome, ClaimedOp, Edge, Lease, NewArtifact, NewEvent, NewOp, NewRecord, OpState, QueuedOp, WorkflowRow,
+    Act, Attempt, AttemptOutcome, ClaimedOp, Edge, Lease, NewArtifact, NewEvent, NewOp, NewRecord, OpState, OpWait, OpWake, QueuedOp,
+    WorkflowRow,
 };
 use leasehold_core::store::{StoreError, StoreResult};
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,8 @@ pub(crate) struct Tables {
     pub(crate) ready: BTreeMap<OpSeq, QueuedOp>,
     pub(crate) delayed: BTreeMap<OpSeq, QueuedOp>,
     pub(crate) leases: BTreeMap<OpSeq, Lease>,
+    pub(crate) waits: BTreeMap<OpSeq, OpWait>,
+    pub(crate) wakes: BTreeMap<OpSeq, OpWake>,
     pub(crate) attempts: BTreeMap<(OpSeq, Fence), Attempt>,
     pub(crate) artifacts: BTreeMap<(OpSeq, ArtifactName), NewArtifact>,
     pub(crate) records: BTreeMap<(WorkflowSeq, CollectionName, RecordKey), NewRecord>,
