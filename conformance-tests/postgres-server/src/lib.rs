@@ -2,7 +2,7 @@
 //!
 //! 1. the server whose URL is in `LEASEHOLD_TEST_POSTGRES_URL`;
 //! 2. a container of the image in `LEASEHOLD_TEST_POSTGRES_IMAGE` (by default an official one), where a Docker daemon
-//!    answers and has the image or can get it;
+//!    answers and has the image or can get it, and this crate was built with its feature `container`;
 //! 3. a private cluster in a temporary folder, from server binaries found on this machine.
 //!
 //! `LEASEHOLD_TEST_POSTGRES=url|container|binaries` insists on one. Where none works the tests fail with what was tried
@@ -12,6 +12,7 @@
 
 mod clock;
 mod cluster;
+#[cfg(feature = "container")]
 mod container;
 mod schema;
 mod server;

@@ -1,10 +1,12 @@
 //! The one server of a test process.
 
 use crate::cluster::Cluster;
+#[cfg(feature = "container")]
 use crate::container::Container;
 use std::sync::OnceLock;
 
 /// The image of the second way, when the environment names none.
+#[cfg(feature = "container")]
 const DEFAULT_IMAGE: &str = "postgres:17-alpine";
 
 /// No way led to a server.
@@ -30,8 +32,13 @@ pub struct Server {
 #[derive(Debug)]
 enum Kind {
     Given,
-    Container { _container: Box<Container> },
-    Cluster { _cluster: Cluster },
+    #[cfg(feature = "container")]
+    Container {
+        _container: Box<Container>,
+    },
+    Cluster {
+        _cluster: Cluster,
+    },
 }
 
 impl Server {
@@ -72,6 +79,9 @@ impl Server {
                 let url = variable("LEASEHOLD_TEST_POSTGRES_URL").ok_or("LEASEHOLD_TEST_POSTGRES_URL is not set")?;
                 Ok(Self { url, _kind: Kind::Given })
             }
+            #[cfg(not(feature = "container"))]
+            "container" => Err("this program was built without containers".to_owned()),
+            #[cfg(feature = "container")]
             "container" => {
                 let image = variable("LEASEHOLD_TEST_POSTGRES_IMAGE").unwrap_or_else(|| DEFAULT_IMAGE.to_owned());
                 let container = Container::start(&image)?;
