@@ -110,6 +110,8 @@ impl PostgresStore {
     ) -> std::thread::Result<StoreResult<()>> {
         let reconnect = || self.connections.connector().open();
         let mut mark_first = false;
+        // One that has run a transaction before may lead to a server that was the primary then.
+        let mut may_be_stale = link.used && kind != TxKind::Read;
         loop {
             let mut tx = PgTx::new(link, &self.session, &reconnect, kind);
             if mark_first && let Err(error) = tx.take_mark() {
@@ -123,6 +125,8 @@ impl PostgresStore {
                 mark_first = true;
                 continue;
             }
+            // The body may have kept the reason to itself.
+            let refused = matches!(tx.failure(), Some(StoreError::ReadOnly(_)));
             let ended = match ran {
                 Ok(Ok(())) => tx.failure().map_or_else(|| tx.commit(), Err),
                 Ok(Err(error)) => Err(error),
@@ -132,6 +136,14 @@ impl PostgresStore {
                 }
             };
             tx.roll_back();
+            if std::mem::take(&mut may_be_stale) && refused {
+                // Nothing was written there. A new connection finds the new primary, or the same refusal.
+                match reconnect() {
+                    Ok(fresh) => *link = fresh,
+                    Err(error) => return Ok(Err(error)),
+                }
+                continue;
+            }
             return Ok(ended);
         }
     }

@@ -125,9 +125,12 @@ impl Connector {
 
     /// A connection for the writer.
     pub(crate) fn writer(&self) -> StoreResult<SqliteConnection> {
-        let mut conn = self.connect()?;
-        self.set_up_writer(&mut conn)?;
-        Ok(conn)
+        let open = || {
+            let mut conn = self.connect()?;
+            self.set_up_writer(&mut conn)?;
+            Ok(conn)
+        };
+        open().map_err(|error| self.options.location.explain(error))
     }
 
     /// The pool of readers; `None` for memory, which is one connection's own.

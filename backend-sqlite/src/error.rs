@@ -25,6 +25,15 @@ pub enum OpenError {
     /// The file's permissions forbid writing.
     #[error("the file {} is marked read-only", .0.display())]
     ReadOnlyFile(PathBuf),
+    /// The folder takes no new files: another's, or on a disk that is mounted read-only.
+    #[error("the folder {} takes no new files, and the database's log is kept there", .path.display())]
+    ReadOnlyFolder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        reason: std::io::Error,
+    },
     /// SQLite takes paths as UTF-8.
     #[error("the path {} is not UTF-8", .0.display())]
     NotUtf8(PathBuf),

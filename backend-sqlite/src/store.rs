@@ -10,6 +10,7 @@ use diesel::sqlite::SqliteConnection;
 use diesel::{QueryableByName, RunQueryDsl};
 use leasehold_core::store::{Clock, Store, StoreError, StoreInfo, StoreResult, Tx, TxKind};
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -84,11 +85,15 @@ impl SqliteStore {
     pub fn open(options: impl Into<SqliteOptions>, clock: Arc<dyn Clock>) -> StoreResult<Self> {
         let connector = Connector { options: options.into(), statements: Statements::default() };
         connector.options.location.check()?;
-        let mut conn = connector.connect_or_make()?;
-        migrate::refuse_newer(&connector, &mut conn)?;
-        connector.set_up_writer(&mut conn)?;
-        migrate::migrate(&connector, &mut conn)?;
-        Self::with(connector, conn, clock)
+        let location = connector.options.location.clone();
+        let open = || {
+            let mut conn = connector.connect_or_make()?;
+            migrate::refuse_newer(&connector, &mut conn)?;
+            connector.set_up_writer(&mut conn)?;
+            migrate::migrate(&connector, &mut conn)?;
+            Self::with(connector, conn, clock)
+        };
+        open().map_err(|error| location.explain(error))
     }
 
     /// Opens a store that exists, and changes nothing of its schema.
@@ -99,10 +104,14 @@ impl SqliteStore {
         let connector = Connector { options: options.into(), statements: Statements::default() };
         connector.options.location.check()?;
         connector.options.location.check_exists()?;
-        let mut conn = connector.connect()?;
-        migrate::require_current(&connector, &mut conn)?;
-        connector.set_up_writer(&mut conn)?;
-        Self::with(connector, conn, clock)
+        let location = connector.options.location.clone();
+        let open = || {
+            let mut conn = connector.connect()?;
+            migrate::require_current(&connector, &mut conn)?;
+            connector.set_up_writer(&mut conn)?;
+            Self::with(connector, conn, clock)
+        };
+        open().map_err(|error| location.explain(error))
     }
 
     fn with(connector: Connector, conn: SqliteConnection, clock: Arc<dyn Clock>) -> StoreResult<Self> {
@@ -223,6 +232,27 @@ impl Location {
         match self {
             Self::File(path) if !path.exists() => Err(refused(OpenError::NoFile(path.clone()))),
             Self::File(_) | Self::Memory => Ok(()),
+        }
+    }
+
+    /// SQLite says of any file that it cannot open only that it cannot. One reason is an operator's to mend, and not worth
+    /// trying again: nothing can be written beside the file.
+    pub(crate) fn explain(&self, error: StoreError) -> StoreError {
+        let (Self::File(path), StoreError::Unavailable(_)) = (self, &error) else { return error };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // A name of this process alone, so that nobody's file is touched.
+        let probe = folder.join(format!(".leasehold-{}", std::process::id()));
+        match std::fs::OpenOptions::new().write(true).create_new(true).open(&probe) {
+            Err(reason) if matches!(reason.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => {
+                StoreError::ReadOnly(Box::new(OpenError::ReadOnlyFolder { path: folder.to_owned(), reason }))
+            }
+            Ok(made) => {
+                drop(made);
+                // It stays behind only where a file can be made and not removed, which explains nothing here.
+                let _ = std::fs::remove_file(&probe);
+                error
+            }
+            Err(_) => error,
         }
     }
 

@@ -24,7 +24,7 @@ pub struct World {
 
 impl World {
     /// A world around a store that was just opened.
-    pub(crate) fn new(mut opened: Opened) -> Self {
+    pub fn new(mut opened: Opened) -> Self {
         let store = std::mem::replace(&mut opened.store, Arc::new(Closed));
         Self { store, opened: Arc::new(opened), next_id: Arc::new(AtomicU32::new(1)) }
     }

@@ -87,7 +87,9 @@ wait_for() {
 }
 
 workflow=$(LEASEHOLD_STORE=$here "$program" start)
-echo "host a is 7 minutes ahead, host b 5 minutes behind; a lease lasts $lease s"
+ahead=$(on_host 0 +7m clock) behind=$(on_host 1 -5m clock)
+echo "host a is $ahead s ahead of the database, host b $((-behind)) s behind; a lease lasts $lease s"
+[ "$ahead" -ge 410 ] && [ "$behind" -le -290 ] || { echo "multi-host: the hosts' clocks are not wrong" >&2; exit 1; }
 on_host 0 +7m worker a "$workflow" >"$work/a.out" 2>&1 & children+=($!)
 on_host 0 +7m holder a >"$work/holder.out" 2>&1 & holder=$! && children+=($!)
 wait_for "$work/a.out" 'began long'
@@ -123,11 +125,11 @@ grep -q '^workflow succeeded' "$work/ledger" || fail "the workflow did not succe
 for op in long held; do
     grep -q "^attempt $op 1 .*-a abandoned " "$work/ledger" || fail "the first attempt of $op was not host a's"
     grep -q "^attempt $op 2 worker-b succeeded " "$work/ledger" || fail "the second attempt of $op was not host b's"
-    # Taken over once the lease had run out: not before, and not much later.
+    # Taken over once the lease had run out: not before, and not for any slower reason (this machine may be a busy one).
     over=$(awk -v op="$op" '$2 == op && $3 == 1 { print $7 }' "$work/ledger")
     after=$(((over - cut_at) / 1000))
     echo "$op was taken over $after ms after the cut"
     [ "$after" -ge $(((lease - heartbeat) * 1000 - 500)) ] || fail "$op was taken over too early"
-    [ "$after" -le $(((lease + 2) * 1000)) ] || fail "$op was taken over too late"
+    [ "$after" -le $(((lease + 10) * 1000)) ] || fail "$op was taken over too late"
 done
 echo "as it must be"

@@ -1,8 +1,9 @@
 //! Connections die; the store goes on.
 
 use crate::common::{World, insert_workflow, nothing, workflow};
-use diesel::RunQueryDsl;
 use diesel::connection::SimpleConnection;
+use diesel::pg::PgConnection;
+use diesel::{Connection, RunQueryDsl};
 use leasehold_core::model::WorkflowId;
 use leasehold_core::store::{StoreError, StoreExt, TxKind};
 use leasehold_postgres::PostgresStore;
@@ -94,4 +95,36 @@ fn a_crash_of_the_server_loses_what_was_open_and_nothing_that_was_committed() {
     let ids = ["before", "during"].map(|id| WorkflowId::new(id).unwrap());
     let found = store.with(TxKind::Read, |tx| tx.workflows(&ids)).unwrap();
     assert_eq!(found.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["before"]);
+}
+
+#[test]
+fn a_server_that_is_the_primary_no_more_is_left_for_the_new_one_unnoticed() {
+    let (old, new) = (Cluster::start().unwrap(), Cluster::start().unwrap());
+    // libpq tries the hosts in turn, and stays with the first that takes writes.
+    let part = |cluster: &Cluster, name: &str| {
+        let url = cluster.url().to_owned();
+        let (_, value) = url.split_once(&format!("{name}=")).unwrap();
+        value.split('&').next().unwrap().to_owned()
+    };
+    let both = |name: &str| format!("{name}={},{}", part(&old, name), part(&new, name));
+    let url = format!("postgres://postgres@/postgres?{}&{}&target_session_attrs=read-write", both("host"), both("port"));
+    let (there, store) = (PostgresStore::connect(new.url()).unwrap(), PostgresStore::connect(&url).unwrap());
+    for kind in KINDS {
+        store.with(kind, nothing).unwrap();
+    }
+    workflow(&store, "before");
+
+    let mut admin = PgConnection::establish(old.url()).unwrap();
+    admin.batch_execute("ALTER SYSTEM SET default_transaction_read_only = on").unwrap();
+    admin.batch_execute("SELECT pg_reload_conf()").unwrap();
+    // Sessions take notice one after the other; each has by the time that a new one has begun and asked.
+    let told = "SELECT 1 FROM pg_settings WHERE name = 'default_transaction_read_only' AND setting = 'on'";
+    while diesel::sql_query(told).execute(&mut PgConnection::establish(old.url()).unwrap()).unwrap() == 0 {
+        std::thread::yield_now();
+    }
+    for kind in [TxKind::Claim, TxKind::Commit, TxKind::Heartbeat, TxKind::Client] {
+        store.with(kind, |tx| insert_workflow(tx, &format!("{kind:?}"))).unwrap_or_else(|error| panic!("{kind:?}: {error:?}"));
+    }
+    let ids = ["before", "Claim", "Commit", "Heartbeat", "Client"].map(|id| WorkflowId::new(id).unwrap());
+    assert_eq!(there.with(TxKind::Read, |tx| tx.workflows(&ids)).unwrap().len(), 4, "all but the first are on the new one");
 }

@@ -98,3 +98,23 @@ pub fn connect(url: &ServerUrl) -> Result<PgConnection> {
     conn.batch_execute(&format!("SET search_path TO {SCHEMA}"))?;
     Ok(conn)
 }
+
+/// The answer to a query for a `count`.
+///
+/// # Errors
+/// What the server said.
+pub fn count(conn: &mut PgConnection, sql: &str) -> Result<i64> {
+    Ok(diesel::sql_query(sql).get_result::<Count>(conn)?.count)
+}
+
+/// Ends up to two sessions of stores in the database of `conn`, whichever; returns how many.
+///
+/// # Errors
+/// What the server said.
+pub fn end_sessions(conn: &mut PgConnection) -> Result<i64> {
+    let terminate = "
+        SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) AS count
+          FROM (SELECT pid FROM pg_stat_activity
+                 WHERE datname = current_database() AND application_name = 'leasehold' ORDER BY random() LIMIT 2) AS victims";
+    count(conn, terminate)
+}

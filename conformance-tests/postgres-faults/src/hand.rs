@@ -14,8 +14,8 @@ use leasehold_core::transitions::{
 use leasehold_postgres::PostgresStore;
 use std::sync::Arc;
 
-/// How long the leases of hands last.
-pub const LEASE: Micros = Micros::from_secs(60);
+/// How long the leases of hands last: longer than any test, however busy the machine. What is to expire is given less.
+pub const LEASE: Micros = Micros::from_secs(4 * 3600);
 
 /// The verbs over one store, each one transaction and tried once: an error of the store is the caller's.
 #[derive(Debug, Clone)]

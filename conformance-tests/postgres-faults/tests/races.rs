@@ -13,7 +13,7 @@ use leasehold_test_faults::database::{SCHEMA, TestDatabase};
 use leasehold_test_faults::hand::{Hand, failure, setback, success};
 use leasehold_test_faults::{Dice, long, seed};
 use std::collections::HashMap;
-use std::sync::Barrier;
+use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ use std::time::Instant;
 const BATCH: usize = 100;
 
 /// How many of 10,000 rounds a race is run for where the full size was not asked for.
-const SHORT: usize = 500;
+const SHORT: usize = 200;
 
 fn default_isolation(url: &str) -> String {
     #[derive(QueryableByName)]
@@ -41,6 +41,9 @@ struct Ring {
     dice: Dice,
     rounds: usize,
     start: Instant,
+    /// How many pairs were raced, and in how many the two were under way at the same time.
+    raced: usize,
+    overlapped: usize,
 }
 
 impl Ring {
@@ -52,7 +55,8 @@ impl Ring {
         let url = plain.with("schema", SCHEMA).to_string();
         let left = Hand::connect(&url, "left").unwrap();
         let right = Hand::connect(&url, "right").unwrap();
-        Self { database, left, right, dice: Dice::new(seed()), rounds: if long() { 10_000 } else { SHORT }, start: Instant::now() }
+        let rounds = if long() { 10_000 } else { SHORT };
+        Self { database, left, right, dice: Dice::new(seed()), rounds, start: Instant::now(), raced: 0, overlapped: 0 }
     }
 
     fn batches(&self) -> usize {
@@ -79,20 +83,25 @@ impl Ring {
         right: impl Fn(&Hand, &T) -> R + Send,
     ) -> Vec<(L, R)> {
         let delays: Vec<(u64, u64)> = items.iter().map(|_| (self.dice.roll(300), self.dice.roll(300))).collect();
-        let (gate, delays) = (Barrier::new(2), &delays);
+        let (gate, delays) = (Gate::default(), &delays);
         let (left_hand, right_hand, gate) = (&self.left, &self.right, &gate);
-        thread::scope(|scope| {
+        let (lefts, rights) = thread::scope(|scope| {
             let lefts = scope.spawn(move || {
-                let each = items.iter().zip(delays).map(|(item, (micros, _))| begin(gate, *micros, || left(left_hand, item)));
-                each.collect::<Vec<L>>()
+                let _open = Opened(gate);
+                let each = items.iter().zip(delays).map(|(item, (micros, _))| Leg::run(gate, *micros, || left(left_hand, item)));
+                each.collect::<Vec<Leg<L>>>()
             });
+            let _open = Opened(gate);
             let rights = items.iter().zip(delays).map(|(item, (_, micros))| {
                 before(right_hand, item);
-                begin(gate, *micros, || right(right_hand, item))
+                Leg::run(gate, *micros, || right(right_hand, item))
             });
-            let rights: Vec<R> = rights.collect();
-            lefts.join().unwrap().into_iter().zip(rights).collect()
-        })
+            let rights: Vec<Leg<R>> = rights.collect();
+            (lefts.join().unwrap(), rights)
+        });
+        self.raced += items.len();
+        self.overlapped += lefts.iter().zip(&rights).filter(|(left, right)| left.began < right.ended && right.began < left.ended).count();
+        lefts.into_iter().zip(rights).map(|(left, right)| (left.answer, right.answer)).collect()
     }
 
     /// Claims everything that is ready, by workflow and op.
@@ -124,18 +133,62 @@ impl Ring {
         let took = self.start.elapsed();
         let summary = audit(&mut self.database.connect().unwrap(), &[]).unwrap();
         drop((self.left, self.right));
-        eprintln!("{} rounds in {took:?}: {summary:?}", self.rounds);
+        let Self { rounds, raced, overlapped, .. } = self;
+        eprintln!("{rounds} rounds in {took:?}, {overlapped} of {raced} pairs at the same time: {summary:?}");
+        // On a machine with one free core they still take turns inside each other's waits.
+        assert!(overlapped * 4 >= raced, "one after the other is no race");
         assert_eq!(self.database.deadlocks().unwrap(), 0, "no deadlock");
     }
 }
 
-fn begin<T>(gate: &Barrier, micros: u64, act: impl FnOnce() -> T) -> T {
-    gate.wait();
-    let from = Instant::now();
-    while from.elapsed().as_micros() < u128::from(micros) {
-        std::hint::spin_loop();
+/// Where two wait for each other, again and again; open for good once one of them is gone.
+#[derive(Default)]
+struct Gate {
+    /// How many have come, and whether one has gone.
+    state: Mutex<(u64, bool)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn wait(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.0 += 1;
+        let both = state.0.next_multiple_of(2);
+        self.changed.notify_all();
+        let alone = |(come, gone): &mut (u64, bool)| *come < both && !*gone;
+        drop(self.changed.wait_while(state, alone).unwrap());
     }
-    act()
+}
+
+/// Opens the gate when its side of a race ends, also by a panic: the other would wait for ever.
+struct Opened<'g>(&'g Gate);
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().unwrap().1 = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// One side of a race.
+struct Leg<T> {
+    began: Instant,
+    ended: Instant,
+    answer: T,
+}
+
+impl<T> Leg<T> {
+    /// Acts `micros` behind the start that both wait for.
+    fn run(gate: &Gate, micros: u64, act: impl FnOnce() -> T) -> Self {
+        gate.wait();
+        let from = Instant::now();
+        while from.elapsed().as_micros() < u128::from(micros) {
+            std::hint::spin_loop();
+        }
+        let began = Instant::now();
+        let answer = act();
+        Self { began, ended: Instant::now(), answer }
+    }
 }
 
 /// Ready, exactly once: what can be claimed and by one claim only.
@@ -247,7 +300,10 @@ fn a_cancel_wins_or_comes_too_late_and_nothing_survives_it(isolation: &str) {
         let ends = ring.race_behind(
             &pairs,
             // "again" waits for its next attempt, due at once: on its way from `delayed` through `ready` to a lease.
-            |hand, [_, again]| assert!(matches!(hand.finish(setback(again, Micros::new(1).unwrap())).unwrap(), Ended::Retried { .. })),
+            |hand, [_, again]| {
+                let ended = hand.finish(setback(again, Micros::new(1).unwrap())).unwrap();
+                assert!(matches!(ended, Ended::Retried { .. }), "{ended:?}");
+            },
             |hand, [run, _]| hand.cancel(&run.workflow_id).unwrap(),
             |hand, [run, _]| {
                 let claim = || {

@@ -5,6 +5,7 @@
 //! multi-host worker NAME ID     a worker, until the workflow has ended
 //! multi-host holder NAME        takes one op and keeps it alive until it is taken away, then tries every verb
 //! multi-host wait ID            waits for the workflow's end; prints every attempt
+//! multi-host clock              prints how many seconds this host's clock is ahead of the database's
 //! ```
 //! The store's URL is in `LEASEHOLD_STORE`.
 
@@ -13,6 +14,7 @@ mod worker;
 
 use leasehold::model::{OpId, WorkflowId};
 use leasehold::prelude::*;
+use leasehold::store::{Clock, StoreExt, SystemClock, TxKind};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +37,8 @@ async fn main() -> Outcome {
         ["worker", name, id] => worker::run(store, name, &WorkflowId::new(*id)?).await,
         ["holder", name] => holder::run(store, name).await,
         ["wait", id] => wait(store, &WorkflowId::new(*id)?).await,
-        _ => Err("usage: multi-host start | worker NAME ID | holder NAME | wait ID".into()),
+        ["clock"] => clock(store).await,
+        _ => Err("usage: multi-host start | worker NAME ID | holder NAME | wait ID | clock".into()),
     }
 }
 
@@ -70,5 +73,13 @@ async fn wait(store: Arc<dyn Store>, id: &WorkflowId) -> Outcome {
             writeln!(out, "attempt {op} {} {} {} {began} {over}", attempt.key.fence.0, attempt.worker, attempt.outcome.as_str())?;
         }
     }
+    Ok(())
+}
+
+/// Prints how far the two clocks are apart.
+async fn clock(store: Arc<dyn Store>) -> Outcome {
+    let there = tokio::task::spawn_blocking(move || store.with(TxKind::Read, |tx| tx.now())).await??;
+    let here = SystemClock.now();
+    writeln!(std::io::stdout().lock(), "{}", (here.as_micros() - there.as_micros()) / 1_000_000)?;
     Ok(())
 }

@@ -81,6 +81,14 @@ impl Expected {
         )
         .load(conn)?;
         let mut wrong = Vec::new();
+        // What a handler of the load returns is its attempt's number.
+        let torn = "SELECT w.id AS workflow, w.status, o.id AS op, a.outcome AS op_status, a.result AS input, 0::bigint AS children,
+                           a.fence AS emitted
+                      FROM attempts AS a JOIN ops AS o ON o.seq = a.op JOIN workflows AS w ON w.seq = a.workflow
+                     WHERE a.outcome = 'succeeded' AND a.result <> a.fence::text";
+        for row in diesel::sql_query(torn).load::<OpRow>(conn)? {
+            wrong.push(format!("op {}/{} has the result {} of attempt {}", row.workflow, row.op, row.input, row.emitted));
+        }
         let mut found: HashMap<&str, BTreeSet<&str>> = HashMap::new();
         for row in &rows {
             let Some(flow) = self.workflows.get(&row.workflow) else {
