@@ -67,6 +67,7 @@ fn leased(workflow: Workflow) -> (MemoryStore, Vec<ClaimedOp>) {
         kinds: Some(vec![KindName::new("nothing").unwrap()]),
         agents: Vec::new(),
         cursor: ClaimCursor::default(),
+        suspects: false,
         repeated: false,
     };
     let ops = store.with(TxKind::Claim, |tx| claim(tx, &request)).unwrap().ops;
@@ -89,13 +90,13 @@ fn ripple(c: &mut Criterion) {
     let success = End::Complete { result: Json::null(), artifacts: Vec::new(), records: Vec::new(), emitted: None };
     let failure = End::Fail { error: OpError::new("x", "y"), class: ErrorClass::Permanent, delay: None };
     let mut group = c.benchmark_group("ripple");
-    let cases: [(&str, fn() -> Workflow, &End); 2] =
-        [("a failure blocks a chain of 1,000", chain, &failure), ("ten successes free twenty of 1,000", layered, &success)];
-    for (name, workflow, end) in cases {
+    for (name, workflow, end) in
+        [("a failure blocks a chain of 1,000", chain(), &failure), ("ten successes free twenty of 1,000", layered(), &success)]
+    {
         group.bench_function(name, |bench| {
             bench.iter_batched(
                 || {
-                    let (store, ops) = leased(workflow());
+                    let (store, ops) = leased(workflow.clone());
                     let batch = ended(&ops, end);
                     (store, batch)
                 },

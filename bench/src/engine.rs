@@ -171,6 +171,7 @@ impl<'s> Claimer<'s> {
             kinds: Some(vec![KindName::new(KIND)?]),
             agents: Vec::new(),
             cursor: self.cursor,
+            suspects: false,
             repeated: false,
         };
         let report = self.store.with(TxKind::Claim, |tx| transitions::claim(tx, &request))?;

@@ -1,5 +1,7 @@
 //! Every suite runs, small, on both databases, and its report says something of everything.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a helper of tests fails like a test")]
+
 use leasehold_test_postgres::Server;
 use serde_json::Value;
 use std::process::Command;
@@ -33,13 +35,17 @@ fn check(suite: &str, store: &str) {
 
 #[test]
 fn every_suite_reports_on_sqlite() {
-    SUITES.iter().for_each(|suite| check(suite, "sqlite"));
+    for suite in SUITES {
+        check(suite, "sqlite");
+    }
 }
 
 #[test]
 fn every_suite_reports_on_postgres() {
     let url = Server::shared().unwrap().url();
-    SUITES.iter().for_each(|suite| check(suite, url));
+    for suite in SUITES {
+        check(suite, url);
+    }
 }
 
 #[test]

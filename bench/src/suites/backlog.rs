@@ -39,7 +39,7 @@ pub(super) async fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
     if bench.settings.wants("ready") {
         for ready in [most / 10, most] {
             let mut large = stock(bench, ready + taken).await?;
-            compare(bench, &mut small, &mut large, &format!("{ready} ready"), None).await?;
+            compare(bench, &mut small, &mut large, &format!("{ready} ready"), None)?;
         }
     }
     if bench.settings.wants("blocked, finished and future") {
@@ -48,7 +48,7 @@ pub(super) async fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
         large.claim(1)?;
         pile_up(large.place.floor()?.as_ref(), most)?;
         let name = format!("{most} ready, and as many blocked, finished and future");
-        compare(bench, &mut small, &mut large, &name, Some(Target::AtMost(1.5))).await?;
+        compare(bench, &mut small, &mut large, &name, Some(Target::AtMost(1.5)))?;
         if bench.settings.wants("memory") {
             memory(bench, &large).await?;
         }
@@ -70,8 +70,9 @@ async fn stock(bench: &Bench<'_>, ready: u64) -> Result<Stock, Failure> {
 }
 
 /// Claims from both stores in turn.
-async fn compare(bench: &mut Bench<'_>, small: &mut Stock, large: &mut Stock, name: &str, target: Option<Target>) -> Result<(), Failure> {
-    (small.claims.clear(), large.claims.clear());
+fn compare(bench: &mut Bench<'_>, small: &mut Stock, large: &mut Stock, name: &str, target: Option<Target>) -> Result<(), Failure> {
+    small.claims.clear();
+    large.claims.clear();
     for _ in 0..bench.settings.rounds {
         for stock in [&mut *small, &mut *large] {
             stock.claim(CLAIMS / 4)?;

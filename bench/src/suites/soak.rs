@@ -26,7 +26,7 @@ struct Look {
 pub(super) async fn run(bench: &mut Bench<'_>) -> Result<(), Failure> {
     let place = bench.place.fresh();
     let store = engine::new_store(&place.url()).await?;
-    let (engine, _) = engine::engine(store.clone(), 100, leasehold::engine::POLL).await?;
+    let (engine, _) = engine::engine(store, 100, leasehold::engine::POLL).await?;
     let running = engine.start()?;
     let client = engine.client();
     let floor = place.floor()?;
