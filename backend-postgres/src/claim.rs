@@ -4,7 +4,7 @@ use crate::tx::PgTx;
 use diesel::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Nullable, Text};
 use leasehold_core::model::{AgentName, GateKey, KindName, LaneKey, Timestamp};
-use leasehold_core::store::rows::{Claim, ClaimedOp, LaneScan, LaneTake, LockedGate, OpenLane};
+use leasehold_core::store::rows::{Claim, ClaimedOp, LaneScan, LaneTake, LockedGate, OpenLanes};
 use leasehold_core::store::{StoreError, StoreResult};
 use leasehold_sql::{policy_columns, rows, statement};
 use std::collections::BTreeMap;
@@ -49,7 +49,9 @@ pub(crate) const OPEN_LANES: &str = concat!(
      SELECT l.key, l.gate, l.site, l.queue, l.kind, l.agent, ",
     policy_columns!(),
     ", CASE WHEN p.max_in_flight IS NULL THEN 0
-            ELSE (SELECT count(*) FROM leases AS le WHERE le.gate = l.gate) END AS in_flight
+            ELSE (SELECT count(*) FROM leases AS le WHERE le.gate = l.gate) END AS in_flight,
+            (SELECT now_us()) AS now_us, (SELECT mark_us FROM clock WHERE id = 1) AS mark_us,
+            (SELECT anomaly_since_us FROM clock WHERE id = 1) AS anomaly_since_us
       FROM served AS s
       JOIN lanes AS l ON l.key = s.lane",
     policy_join!(),
@@ -131,6 +133,14 @@ struct CountedGate {
 }
 
 #[derive(QueryableByName)]
+struct ClockedLane {
+    #[diesel(embed)]
+    seen: rows::SeenLane,
+    #[diesel(sql_type = BigInt)]
+    now_us: i64,
+}
+
+#[derive(QueryableByName)]
 struct Share {
     #[diesel(sql_type = BigInt)]
     lane: i64,
@@ -147,9 +157,9 @@ impl PgTx<'_> {
         Ok(u32::try_from(moved).unwrap_or(limit))
     }
 
-    pub(crate) fn walk_lanes(&mut self, scan: &LaneScan) -> StoreResult<Vec<OpenLane>> {
+    pub(crate) fn walk_lanes(&mut self, scan: &LaneScan) -> StoreResult<OpenLanes> {
         if scan.limit == 0 || scan.kinds.as_ref().is_some_and(Vec::is_empty) {
-            return Ok(Vec::new());
+            return Ok(OpenLanes::default());
         }
         let kinds = scan.kinds.as_ref().map(|kinds| kinds.iter().map(KindName::as_str).collect::<Vec<_>>());
         let query = statement(OPEN_LANES)
@@ -157,7 +167,11 @@ impl PgTx<'_> {
             .bind::<Nullable<Array<Text>>, _>(kinds)
             .bind::<Array<Text>, _>(scan.agents.iter().map(AgentName::as_str).collect::<Vec<_>>())
             .bind::<BigInt, _>(i64::from(scan.limit));
-        self.load::<rows::OpenLane, _>(query)
+        let seen: Vec<ClockedLane> = self.rows(query)?;
+        let Some(now_us) = seen.first().map(|first| first.now_us) else { return Ok(OpenLanes::default()) };
+        let now = Timestamp::from_micros(now_us).map_err(|error| StoreError::Rejected(error.into()));
+        let lanes = seen.into_iter().map(|clocked| clocked.seen).collect();
+        now.and_then(|now| rows::SeenLane::read_all_at(lanes, now)).map_err(|error| self.fail(error))
     }
 
     pub(crate) fn lock_and_count_gates(&mut self, gates: &[GateKey]) -> StoreResult<Vec<LockedGate>> {

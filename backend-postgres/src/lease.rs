@@ -5,7 +5,7 @@ use crate::tx::PgTx;
 use diesel::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Text};
 use leasehold_core::model::{Bucket, GateKey, LeaseToken, Micros, OpSeq, Timestamp, WorkflowSeq};
-use leasehold_core::store::rows::{Attempt, Claim, ClaimedOp, LaneScan, Lease, LeaseKey, LockedGate, OpenLane, Take, Taken};
+use leasehold_core::store::rows::{Attempt, Claim, ClaimedOp, LaneScan, Lease, LeaseKey, LockedGate, OpenLanes, Take, Taken};
 use leasehold_core::store::{LeaseTx, StoreError, StoreResult, Tx};
 use leasehold_sql::rows::Row;
 use leasehold_sql::{attempt_columns, lease_columns, rows, statement};
@@ -117,7 +117,7 @@ impl LeaseTx for PgTx<'_> {
         self.promote_due(limit)
     }
 
-    fn open_lanes(&mut self, scan: &LaneScan) -> StoreResult<Vec<OpenLane>> {
+    fn open_lanes(&mut self, scan: &LaneScan) -> StoreResult<OpenLanes> {
         self.walk_lanes(scan)
     }
 

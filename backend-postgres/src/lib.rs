@@ -32,6 +32,7 @@ mod own;
 mod plans;
 mod read;
 mod store;
+mod time;
 mod tx;
 mod wait;
 mod write;

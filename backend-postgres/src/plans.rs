@@ -1,7 +1,7 @@
 //! The plans of the hot statements at 200,000 waiting and running ops: each must find its rows by an index, also when the
 //! server plans it once for all parameters. A prepared statement gets such a plan from its sixth run on.
 
-use crate::{claim, finality, graph, lease, read, wait, write};
+use crate::{claim, finality, graph, lease, read, time, wait, write};
 use diesel::RunQueryDsl;
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
@@ -101,6 +101,8 @@ fn hot_statements() -> Vec<(&'static str, &'static str, &'static str, Vec<&'stat
         ("events_since, of a workflow", read::EVENTS_OF_WORKFLOW_SINCE, "bigint,bigint,bigint,bigint", vec!["0", "50000", "7", "100"]),
         ("workflows_since", read::WORKFLOWS_SINCE, "bigint,bigint,bigint,bigint", vec!["19000", "0", "20000", "100"]),
         ("the mark", finality::CANDIDATE, "", vec![]),
+        ("spare_leases", time::SPARE_LEASES, "bigint,bigint,bigint", vec!["100", "300", "50"]),
+        ("raise_mark", time::RAISE_MARK, "bigint", vec!["1"]),
     ]
 }
 

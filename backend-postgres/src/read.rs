@@ -103,7 +103,7 @@ macro_rules! events_since {
             " ORDER BY seq LIMIT ",
             $limit,
             ") AS e
-               JOIN workflows AS w ON w.seq = e.workflow
+               LEFT JOIN workflows AS w ON w.seq = e.workflow
                LEFT JOIN ops AS o ON o.seq = e.op
               ORDER BY e.seq"
         )

@@ -328,7 +328,7 @@ impl PgTx<'_> {
         let query = statement(INSERT_EVENTS)
             .bind::<Array<BigInt>, _>(column(events, |event| event.at.as_micros()))
             .bind::<Array<Text>, _>(column(events, |event| event.kind.as_str()))
-            .bind::<Array<BigInt>, _>(column(events, |event| event.workflow.0))
+            .bind::<Array<Nullable<BigInt>>, _>(column(events, |event| event.workflow.map(|workflow| workflow.0)))
             .bind::<Array<Nullable<BigInt>>, _>(column(events, |event| event.op.map(|op| op.0)))
             .bind::<Array<Nullable<BigInt>>, _>(column(events, |event| event.fence.map(|fence| fence.0)))
             .bind::<Array<Nullable<Text>>, _>(column(events, |event| event.actor.as_deref()))

@@ -6,7 +6,7 @@ use crate::tx::SqliteTx;
 use diesel::sql_types::{BigInt, Nullable, Text};
 use leasehold_core::model::{AgentName, Bucket, Fence, GateKey, KindName, LaneKey, LeaseToken};
 use leasehold_core::store::StoreResult;
-use leasehold_core::store::rows::{Claim, ClaimedOp, LaneScan, LockedGate, OpenLane};
+use leasehold_core::store::rows::{Claim, ClaimedOp, LaneScan, LockedGate, OpenLanes};
 use leasehold_sql::{policy_columns, rows, statement};
 use std::collections::BTreeMap;
 
@@ -52,7 +52,9 @@ pub(crate) const OPEN_LANES: &str = concat!(
           WHERE open.lane IS NOT NULL)
      SELECT l.key, l.gate, l.site, l.queue, l.kind, l.agent, ",
     policy_columns!(),
-    ", CASE WHEN p.max_in_flight IS NULL THEN 0 ELSE (SELECT count(*) FROM leases WHERE gate = l.gate) END AS in_flight
+    ", CASE WHEN p.max_in_flight IS NULL THEN 0 ELSE (SELECT count(*) FROM leases WHERE gate = l.gate) END AS in_flight,
+            (SELECT mark_us FROM clock WHERE id = 1) AS mark_us,
+            (SELECT anomaly_since_us FROM clock WHERE id = 1) AS anomaly_since_us
        FROM open
       CROSS JOIN lanes AS l ON l.key = open.lane",
     join_policy!("l"),
@@ -137,7 +139,7 @@ pub(crate) fn promote(tx: &mut SqliteTx<'_>, limit: u32) -> StoreResult<u32> {
     Ok(u32::try_from(promoted).unwrap_or(u32::MAX))
 }
 
-pub(crate) fn open_lanes(tx: &mut SqliteTx<'_>, scan: &LaneScan) -> StoreResult<Vec<OpenLane>> {
+pub(crate) fn open_lanes(tx: &mut SqliteTx<'_>, scan: &LaneScan) -> StoreResult<OpenLanes> {
     // Keys are hashes of 63 bits, so none is below zero.
     let after = scan.after.map_or(-1, |lane| lane.0);
     let kinds = scan.kinds.as_ref().map(|kinds| set::whole(&set::values(kinds.iter().map(KindName::as_str))));
@@ -147,7 +149,7 @@ pub(crate) fn open_lanes(tx: &mut SqliteTx<'_>, scan: &LaneScan) -> StoreResult<
         .bind::<Nullable<Text>, _>(kinds)
         .bind::<Text, _>(agents)
         .bind::<BigInt, _>(i64::from(scan.limit));
-    tx.load::<rows::OpenLane, _>(query)
+    rows::SeenLane::read_all_at(tx.load_rows(query)?, tx.time())
 }
 
 // The transaction has the file's only write lock, so every gate is locked and what is counted now stays so.

@@ -6,7 +6,7 @@ use crate::set::{self, Set, cells};
 use crate::tx::SqliteTx;
 use diesel::sql_types::{BigInt, Text};
 use leasehold_core::model::{Bucket, GateKey, LeaseToken, Micros, OpSeq, Timestamp, WorkflowSeq};
-use leasehold_core::store::rows::{Attempt, Claim, ClaimedOp, LaneScan, Lease, LeaseKey, LockedGate, OpenLane, Take, Taken};
+use leasehold_core::store::rows::{Attempt, Claim, ClaimedOp, LaneScan, Lease, LeaseKey, LockedGate, OpenLanes, Take, Taken};
 use leasehold_core::store::{LeaseTx, StoreError, StoreResult};
 use leasehold_sql::{attempt_columns, lease_columns, rows, statement};
 
@@ -72,7 +72,7 @@ impl LeaseTx for SqliteTx<'_> {
         self.change(|tx| claim::promote(tx, limit))
     }
 
-    fn open_lanes(&mut self, scan: &LaneScan) -> StoreResult<Vec<OpenLane>> {
+    fn open_lanes(&mut self, scan: &LaneScan) -> StoreResult<OpenLanes> {
         self.read(|tx| claim::open_lanes(tx, scan))
     }
 

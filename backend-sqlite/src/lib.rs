@@ -40,6 +40,7 @@ mod plans;
 mod read;
 mod set;
 mod store;
+mod time;
 mod tx;
 mod wait;
 mod write;

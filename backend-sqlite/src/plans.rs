@@ -1,7 +1,7 @@
 //! The plans of all statements: each finds its rows by an index, whatever the tables hold.
 
 use crate::{SqliteOptions, connection::Connector, connection::Statements, migrate};
-use crate::{claim, graph, lease, read, tx, wait, write};
+use crate::{claim, graph, lease, read, time, tx, wait, write};
 use diesel::sql_types::Text;
 use diesel::sqlite::SqliteConnection;
 use diesel::{QueryableByName, RunQueryDsl};
@@ -23,15 +23,17 @@ const BOUNDED: &[(&str, &str)] = &statements![
     claim::{PROMOTE, FORGET_PROMOTED, OPEN_LANES, LOCK_GATES, SET_BUCKETS, TAKE_READY, INSERT_LEASES, CLAIMED},
     read::{LIST_WORKFLOWS, LIST_WORKFLOWS_BY_NAME, LIST_WORKFLOWS_BY_SUBJECT, WORKFLOWS_SINCE, LIST_OPS, OP_VIEWS, RESULTS, ATTEMPTS,
         ARTIFACTS, ARTIFACTS_OF_OP, ARTIFACT_CONTENT, RECORDS, EVENTS_SINCE, EVENTS_OF_WORKFLOW},
+    time::{CLOCK, RAISE_MARK, SET_CLOCK, END_TERM, SPARE_LEASES, ELECT, LEADER, RESIGN, HOLD_EPOCH},
     wait::{DUE_WAITS, TAKE_DUE_WAITS, TAKE_WAITS, WAITS_OF, WAKES_OF, INSERT_WAITS, PUT_WAKES},
     tx::{LAST_UPDATE},
 ];
 
-/// Statements of operators that count whole tables, and two that read all leases, which are as many as workers hold.
+/// Statements of operators that read whole tables, and two that read all leases, which are as many as workers hold.
 const COUNTING: &[(&str, &str)] = &statements![
     read::{RUNNING_COUNTS, POLICIES, QUEUE_STATUSES, WORKFLOW_TOTALS, LEASE_TOTALS},
     claim::{CLAIMED_BY},
     graph::{RESERVE_OPS},
+    time::{PULL_BACK_READY, PULL_BACK_LEASES},
 ];
 
 /// What a plan may scan: the set itself, and what the statement has made of it.
@@ -83,6 +85,7 @@ fn every_statement_is_accounted_for() {
         include_str!("lease.rs"),
         include_str!("claim.rs"),
         include_str!("read.rs"),
+        include_str!("time.rs"),
         include_str!("wait.rs"),
     ];
     let defined: usize = here.iter().map(|file| file.matches(": &str =").count()).sum();

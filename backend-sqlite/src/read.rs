@@ -123,7 +123,7 @@ macro_rules! events_since {
         concat!(
             "SELECT e.seq, e.at_us, e.kind, e.workflow, e.op, e.fence, e.actor, e.detail, w.id AS workflow_id, o.id AS op_id
                FROM events AS e
-              CROSS JOIN workflows AS w ON w.seq = e.workflow
+              LEFT JOIN workflows AS w ON w.seq = e.workflow
                LEFT JOIN ops AS o ON o.seq = e.op
               WHERE e.seq > ?1 AND ",
             $filter,

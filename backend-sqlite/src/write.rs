@@ -257,7 +257,7 @@ fn events(events: &[NewEvent]) -> Set {
         cells![
             event.at.as_micros(),
             event.kind.as_str(),
-            event.workflow.0,
+            event.workflow.map(|workflow| workflow.0),
             event.op.map(|op| op.0),
             event.fence.map(|fence| fence.0),
             event.actor.as_deref(),

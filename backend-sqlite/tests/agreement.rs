@@ -145,7 +145,7 @@ fn build(pair: &Pair) -> Vec<WorkflowSeq> {
 }
 
 fn event(kind: EventKind, workflow: WorkflowSeq, op: Option<OpSeq>) -> NewEvent {
-    NewEvent { at: at(1_000_000), kind, workflow, op, fence: Some(Fence(5)), actor: Some("me".into()), detail: None }
+    NewEvent { at: at(1_000_000), kind, workflow: Some(workflow), op, fence: Some(Fence(5)), actor: Some("me".into()), detail: None }
 }
 
 #[test]
@@ -266,11 +266,11 @@ fn lanes_gates_and_claims_agree() {
         agents: agents.into_iter().map(name).collect(),
         limit,
     };
-    let lanes = pair.read(|tx| tx.open_lanes(&scan(None, None, vec!["gpu"], 10)));
+    let lanes = pair.read(|tx| tx.open_lanes(&scan(None, None, vec!["gpu"], 10))).lanes;
     assert_eq!(lanes.len(), 3);
-    assert_eq!(pair.read(|tx| tx.open_lanes(&scan(None, Some(vec!["k1"]), vec![], 10))).len(), 1);
-    assert_eq!(pair.read(|tx| tx.open_lanes(&scan(None, Some(vec![]), vec!["gpu"], 10))).len(), 0);
-    assert_eq!(pair.read(|tx| tx.open_lanes(&scan(Some(lanes[0].lane.key), None, vec!["gpu"], 1))).len(), 1);
+    assert_eq!(pair.read(|tx| tx.open_lanes(&scan(None, Some(vec!["k1"]), vec![], 10))).lanes.len(), 1);
+    assert_eq!(pair.read(|tx| tx.open_lanes(&scan(None, Some(vec![]), vec!["gpu"], 10))).lanes.len(), 0);
+    assert_eq!(pair.read(|tx| tx.open_lanes(&scan(Some(lanes[0].lane.key), None, vec!["gpu"], 1))).lanes.len(), 1);
     pair.change(|tx| {
         tx.set_policies(&[
             QueuePolicy { site: None, queue: name("q"), max_in_flight: Some(3), rate: None },

@@ -13,7 +13,9 @@ use leasehold::model::ErrorClass;
 use leasehold::model::{Digest, Json, KindName, LeaseToken, Limits, Micros, OpError, OpSpec, RequestId, WorkerName};
 use leasehold::store::rows::ClaimedOp;
 use leasehold::store::{StoreExt, SystemClock, TxKind, Wait};
-use leasehold::transitions::{ClaimCursor, ClaimRequest, CreateMode, CreateRequest, End, Finish, Plan, claim, create, finish};
+use leasehold::transitions::{
+    CLOCK_TOLERANCE, ClaimCursor, ClaimRequest, CreateMode, CreateRequest, End, Finish, Plan, claim, create, finish,
+};
 use serde_json::json;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -69,6 +71,7 @@ fn leased(workflow: Workflow) -> (MemoryStore, Vec<ClaimedOp>) {
         cursor: ClaimCursor::default(),
         suspects: false,
         repeated: false,
+        tolerance: CLOCK_TOLERANCE,
     };
     let ops = store.with(TxKind::Claim, |tx| claim(tx, &request)).unwrap().ops;
     (store, ops)

@@ -6,7 +6,7 @@ use leasehold::model::{KindName, LeaseToken, Limits, RequestId, WorkerName};
 use leasehold::prelude::*;
 use leasehold::store::rows::ClaimedOp;
 use leasehold::store::{StoreExt, TxKind, Wait};
-use leasehold::transitions::{self, ClaimCursor, ClaimRequest, CreateMode, CreateRequest, End, Ended, Finish};
+use leasehold::transitions::{self, CLOCK_TOLERANCE, ClaimCursor, ClaimRequest, CreateMode, CreateRequest, End, Ended, Finish};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -173,6 +173,7 @@ impl<'s> Claimer<'s> {
             cursor: self.cursor,
             suspects: false,
             repeated: false,
+            tolerance: CLOCK_TOLERANCE,
         };
         let report = self.store.with(TxKind::Claim, |tx| transitions::claim(tx, &request))?;
         self.cursor = report.cursor;

@@ -2,16 +2,19 @@
 
 use crate::passing::pass_on;
 use leasehold_core::model::{
-    ArtifactName, Bucket, CollectionName, DedupKey, EventSeq, Fence, GateKey, Json, LeaseToken, Micros, OpId, OpSeq, QueuePolicy,
+    ArtifactName, Bucket, CollectionName, DedupKey, Epoch, EventSeq, Fence, GateKey, Json, LeaseToken, Micros, OpId, OpSeq, QueuePolicy,
     RecordKey, RequestId, Timestamp, WorkflowId, WorkflowSeq,
 };
 use leasehold_core::state::StoredStatus;
 use leasehold_core::store::rows::{
     Act, ArtifactRow, Attempt, Claim, ClaimedOp, DownstreamEdge, EventRow, LaneScan, Lease, LeaseKey, LockedGate, LockedWorkflow,
-    NewRecord, NewWorkflow, OpPage, OpState, OpView, OpWait, OpWake, OpenLane, QueueStatus, Reach, Take, TakeWait, Taken, TakenWaits,
+    NewRecord, NewWorkflow, OpPage, OpState, OpView, OpWait, OpWake, OpenLanes, QueueStatus, Reach, Take, TakeWait, Taken, TakenWaits,
     Totals, UpdateCursor, UpstreamEdge, WaitKey, WorkflowPage, WorkflowRow, WriteSet,
 };
-use leasehold_core::store::{GraphTx, LeaseTx, ReadTx, Store, StoreError, StoreInfo, StoreResult, Tx, TxKind, Wait, WaitTx};
+use leasehold_core::store::{
+    Candidate, ClockReading, GraphTx, Leadership, LeaseTx, PulledBack, ReadTx, Spare, Store, StoreError, StoreInfo, StoreResult, TimeTx,
+    Tx, TxKind, Wait, WaitTx,
+};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -140,7 +143,7 @@ pass_on!(GraphTx for FaultyTx<'_> {
 
 pass_on!(LeaseTx for FaultyTx<'_> {
     fn promote(&mut self, limit: u32) -> u32;
-    fn open_lanes(&mut self, scan: &LaneScan) -> Vec<OpenLane>;
+    fn open_lanes(&mut self, scan: &LaneScan) -> OpenLanes;
     fn lock_gates(&mut self, gates: &[GateKey]) -> Vec<LockedGate>;
     fn set_buckets(&mut self, buckets: &[(GateKey, Bucket)]) -> ();
     fn claim_ready(&mut self, claim: &Claim) -> Vec<ClaimedOp>;
@@ -187,4 +190,16 @@ pass_on!(ReadTx for FaultyTx<'_> {
     fn policies(&mut self) -> Vec<QueuePolicy>;
     fn queue_statuses(&mut self) -> Vec<QueueStatus>;
     fn totals(&mut self) -> Totals;
+});
+
+pass_on!(TimeTx for FaultyTx<'_> {
+    fn clock(&mut self) -> ClockReading;
+    fn raise_mark(&mut self, step: Micros) -> ();
+    fn lock_clock(&mut self) -> ClockReading;
+    fn set_clock(&mut self, clock: &ClockReading) -> ();
+    fn pull_back(&mut self, within: Micros) -> PulledBack;
+    fn spare_leases(&mut self, spare: &Spare) -> u32;
+    fn elect(&mut self, candidate: &Candidate) -> Leadership;
+    fn resign(&mut self, token: LeaseToken, epoch: Epoch) -> ();
+    fn hold_epoch(&mut self, epoch: Epoch) -> bool;
 });

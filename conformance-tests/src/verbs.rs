@@ -9,10 +9,11 @@ use leasehold_core::model::{
 };
 use leasehold_core::state::OpStatus;
 use leasehold_core::store::rows::{ClaimedOp, Lease, LeaseKey};
-use leasehold_core::store::{BoxError, StoreError, TxKind, Wait};
+use leasehold_core::store::{BoxError, StoreError, Tx, TxKind, Wait};
 use leasehold_core::transitions::{
-    self, Actor, AddOps, AddedOp, BatchLimit, CancelWorkflow, Canceled, ClaimCursor, ClaimReport, ClaimRequest, CreateMode, CreateOutcome,
-    CreateRequest, End, Ended, Finish, HeartbeatOutcome, Plan, Recovered, RetryOps, RetryTarget, TransitionError, Until, Woken,
+    self, Actor, AddOps, AddedOp, BatchLimit, CLOCK_TOLERANCE, CancelWorkflow, Canceled, ClaimCursor, ClaimReport, ClaimRequest,
+    CreateMode, CreateOutcome, CreateRequest, End, Ended, Finish, HeartbeatOutcome, Pass, Plan, Recovered, RetryOps, RetryTarget,
+    TransitionError, Until, Upkeep, Woken,
 };
 
 impl Lost for TransitionError {
@@ -23,6 +24,9 @@ impl Lost for TransitionError {
 
 /// Ops promoted before a claim: more than any case delays at once.
 const PROMOTED: u32 = 10_000;
+
+/// Upkeep that goes by no epoch.
+pub(crate) const IN_THE_WAY: Upkeep = Upkeep { epoch: None, tolerance: CLOCK_TOLERANCE };
 
 /// A claim of every kind.
 pub(crate) fn claim_request(worker: &str, capacity: u32) -> ClaimRequest {
@@ -36,6 +40,7 @@ pub(crate) fn claim_request(worker: &str, capacity: u32) -> ClaimRequest {
         cursor: ClaimCursor::default(),
         suspects: true,
         repeated: false,
+        tolerance: CLOCK_TOLERANCE,
     }
 }
 
@@ -171,7 +176,7 @@ impl World {
     /// The store's.
     pub(crate) fn claim_with(&self, request: &ClaimRequest) -> Result<ClaimReport, StoreError> {
         transact(self.store().as_ref(), TxKind::Claim, |tx| {
-            tx.promote(PROMOTED)?;
+            transitions::promote(tx, PROMOTED, IN_THE_WAY)?;
             transitions::claim(tx, request)
         })
     }
@@ -233,13 +238,25 @@ impl World {
         }
     }
 
-    /// Takes expired leases back.
+    /// Takes expired leases back, as what is in a claim's way.
+    ///
+    /// # Errors
+    /// The store's, or that the clock is behind.
+    pub fn recover(&self, limit: i64) -> Result<Recovered, BoxError> {
+        match self.recover_by(IN_THE_WAY, limit)? {
+            Pass::Done(recovered) => Ok(recovered),
+            other => Err(format!("the recovery was not done: {other:?}").into()),
+        }
+    }
+
+    /// Takes expired leases back, as a pass of upkeep.
     ///
     /// # Errors
     /// The store's.
-    pub fn recover(&self, limit: i64) -> Result<Recovered, BoxError> {
+    pub(crate) fn recover_by(&self, door: Upkeep, limit: i64) -> Result<Pass<Recovered>, BoxError> {
         let limit = BatchLimit::new(limit)?;
-        Ok(transact(self.store().as_ref(), TxKind::Maintenance, |tx| transitions::recover(tx, limit))?)
+        let pass = |tx: &mut dyn Tx| transitions::upkeep(tx, door, |tx| transitions::recover(tx, limit));
+        Ok(transact(self.store().as_ref(), TxKind::Maintenance, pass)?)
     }
 
     /// Lets an op wait; returns when it is woken.
@@ -253,13 +270,25 @@ impl World {
         }
     }
 
-    /// Wakes ops that are due.
+    /// Wakes ops that are due, as what is in a claim's way.
+    ///
+    /// # Errors
+    /// The store's, or that the clock is behind.
+    pub fn wake(&self, limit: i64) -> Result<Woken, BoxError> {
+        match self.wake_by(IN_THE_WAY, limit)? {
+            Pass::Done(woken) => Ok(woken),
+            other => Err(format!("nobody was woken: {other:?}").into()),
+        }
+    }
+
+    /// Wakes ops that are due, as a pass of upkeep.
     ///
     /// # Errors
     /// The store's.
-    pub fn wake(&self, limit: i64) -> Result<Woken, BoxError> {
+    pub(crate) fn wake_by(&self, door: Upkeep, limit: i64) -> Result<Pass<Woken>, BoxError> {
         let limit = BatchLimit::new(limit)?;
-        Ok(transact(self.store().as_ref(), TxKind::Maintenance, |tx| transitions::wake(tx, limit))?)
+        let pass = |tx: &mut dyn Tx| transitions::upkeep(tx, door, |tx| transitions::wake(tx, limit));
+        Ok(transact(self.store().as_ref(), TxKind::Maintenance, pass)?)
     }
 
     // ---- operators ----

@@ -112,7 +112,7 @@ fn a_walk_over_lanes_stops_at_its_limit_and_goes_on_behind_it() {
     let mut after = None;
     loop {
         let scan = LaneScan { after, kinds: None, agents: Vec::new(), limit: 7 };
-        let lanes = world.store.with(TxKind::Claim, |tx| tx.open_lanes(&scan)).unwrap();
+        let lanes = world.store.with(TxKind::Claim, |tx| tx.open_lanes(&scan)).unwrap().lanes;
         let Some(last) = lanes.last() else { break };
         after = Some(last.lane.key);
         seen.extend(lanes.iter().map(|open| open.lane.key));

@@ -124,7 +124,7 @@ pub(crate) fn event(workflow: WorkflowSeq, detail: &str) -> NewEvent {
     NewEvent {
         at: at(START),
         kind: EventKind::WorkflowUpdated,
-        workflow,
+        workflow: Some(workflow),
         op: None,
         fence: None,
         actor: None,

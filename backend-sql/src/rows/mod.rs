@@ -3,12 +3,14 @@
 mod lease;
 mod op;
 mod read;
+mod time;
 mod wait;
 mod workflow;
 
 pub use lease::{Attempt, Claimed, Lease, LockedGate, OpenLane, OuterBucket, Ready};
 pub use op::{Downstream, Op, OpResult, OpView, OuterLease, Upstream};
 pub use read::{Act, Artifact, Content, Event, LeaseTotals, OuterPolicy, QueueStatus, Record, StatusTotals};
+pub use time::{Leader, Mark, SeenLane};
 pub use wait::{OuterWait, Wait, Wake};
 pub use workflow::{Counts, RunningCount, Workflow, WorkflowKey, WorkflowLock};
 

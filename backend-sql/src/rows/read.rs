@@ -170,8 +170,8 @@ pub struct Event {
     pub at_us: i64,
     #[diesel(sql_type = Text)]
     pub kind: String,
-    #[diesel(sql_type = BigInt)]
-    pub workflow: i64,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub workflow: Option<i64>,
     #[diesel(sql_type = Nullable<BigInt>)]
     pub op: Option<i64>,
     #[diesel(sql_type = Nullable<BigInt>)]
@@ -180,8 +180,8 @@ pub struct Event {
     pub actor: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     pub detail: Option<String>,
-    #[diesel(sql_type = Text)]
-    pub workflow_id: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub workflow_id: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     pub op_id: Option<String>,
 }
@@ -194,13 +194,13 @@ impl Row for Event {
             event: NewEvent {
                 at: instant("events.at_us", self.at_us)?,
                 kind: word("events.kind", &self.kind, EventKind::from_stored)?,
-                workflow: WorkflowSeq(self.workflow),
+                workflow: self.workflow.map(WorkflowSeq),
                 op: self.op.map(OpSeq),
                 fence: self.fence.map(Fence),
                 actor: self.actor,
                 detail: self.detail,
             },
-            workflow_id: name("workflows.id", self.workflow_id)?,
+            workflow_id: self.workflow_id.map(|id| name("workflows.id", id)).transpose()?,
             op_id: self.op_id.map(|id| name("ops.id", id)).transpose()?,
         })
     }

@@ -8,8 +8,9 @@ use leasehold_core::model::{
 use leasehold_core::store::rows::{ClaimedOp, LeaseKey};
 use leasehold_core::store::{StoreError, StoreExt, TxKind, Wait};
 use leasehold_core::transitions::{
-    self, Actor, AddOps, AddedOp, BatchLimit, CancelWorkflow, Canceled, ClaimCursor, ClaimReport, ClaimRequest, CreateMode, CreateOutcome,
-    CreateRequest, End, Ended, Finish, HeartbeatOutcome, Plan, Recovered, RetryOps, RetryTarget, TransitionError,
+    self, Actor, AddOps, AddedOp, BatchLimit, CLOCK_TOLERANCE, CancelWorkflow, Canceled, ClaimCursor, ClaimReport, ClaimRequest,
+    CreateMode, CreateOutcome, CreateRequest, End, Ended, Finish, HeartbeatOutcome, Plan, Recovered, RetryOps, RetryTarget,
+    TransitionError,
 };
 use leasehold_postgres::PostgresStore;
 use std::sync::Arc;
@@ -72,6 +73,7 @@ impl Hand {
             cursor: ClaimCursor::default(),
             suspects: true,
             repeated: false,
+            tolerance: CLOCK_TOLERANCE,
         }
     }
 

@@ -27,6 +27,8 @@ cases! {
     a_recovery_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["L7", "L8", "L12"];
     a_retry_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["S5", "L12"];
     a_cancel_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["S6", "L12"];
+    an_election_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["L10", "L12"];
+    a_trust_in_the_clock_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["T7", "L12"];
 }
 
 /// One call of a verb, under ids that were made before its first try.
@@ -50,10 +52,11 @@ struct Prepared {
 fn state(w: &World, on: Option<&Planted>) -> Result<(Option<Fingerprint>, String), BoxError> {
     let totals = w.read(|tx| tx.totals())?;
     let queues = w.read(|tx| tx.queue_statuses())?;
+    let mark = w.read(|tx| tx.clock())?.mark;
     let fingerprint = on.map(|planted| w.fingerprint(planted)).transpose()?;
     Ok((
         fingerprint,
-        format!("{totals:?} {:?}", queues.iter().map(|queue| (queue.ready, queue.delayed, queue.in_flight)).collect::<Vec<_>>()),
+        format!("{totals:?} {mark:?} {:?}", queues.iter().map(|queue| (queue.ready, queue.delayed, queue.in_flight)).collect::<Vec<_>>()),
     ))
 }
 
@@ -226,12 +229,18 @@ fn a_wake_up_that_fails_at_any_step_leaves_nothing_and_can_be_repeated(w: &mut W
 
 /// A recovery that is repeated finds nothing more to do, so its answer is what stands in the store.
 fn a_recovery_that_fails_at_any_step_leaves_nothing_and_can_be_repeated(w: &mut World) -> Outcome {
+    let leader = super::steps::time::candidate("w1");
+    let epoch = transact(w.store().as_ref(), TxKind::Maintenance, |tx| transitions::elect(tx, &leader))?.epoch;
+    let door = transitions::Upkeep { epoch: Some(epoch), ..crate::verbs::IN_THE_WAY };
     at_every_step(w, || {
         let planted = Scenario::new().op("a").leased_by("w1").op("b").after(&["a"]).build(w)?;
         w.clock().advance(LEASE)?;
         let op = planted.op("a");
         let call: Call = Box::new(move |store, _| {
-            transact(store, TxKind::Maintenance, |tx| transitions::recover(tx, BatchLimit::DEFAULT).map_err(TransitionError::from))?;
+            transact(store, TxKind::Maintenance, |tx| {
+                let pass = transitions::upkeep(tx, door, |tx| transitions::recover(tx, BatchLimit::DEFAULT));
+                pass.map_err(TransitionError::from)
+            })?;
             let views = transact(store, TxKind::Read, |tx| tx.op_views(&[op]))?;
             Ok(kept(views.iter().map(|view| (view.status, view.state.losses)).collect::<Vec<_>>()))
         });
@@ -260,6 +269,34 @@ fn a_cancel_that_fails_at_any_step_leaves_nothing_and_can_be_repeated(w: &mut Wo
         let call: Call = Box::new(move |store, _| {
             let canceled = transact(store, TxKind::Client, |tx| transitions::cancel_workflow(tx, &call))?;
             Ok(kept((canceled.ops, canceled.running)))
+        });
+        Ok(Prepared { on: Some(planted), call })
+    })
+}
+
+/// One term after the other, so that each round stands for a new one.
+fn an_election_that_fails_at_any_step_leaves_nothing_and_can_be_repeated(w: &mut World) -> Outcome {
+    at_every_step(w, || {
+        w.clock().advance(super::steps::time::TERM)?;
+        let leader = super::steps::time::candidate("w1");
+        let call: Call = Box::new(move |store, _| {
+            let led = transact(store, TxKind::Maintenance, |tx| transitions::elect(tx, &leader).map_err(TransitionError::from))?;
+            Ok(kept((led.mine, led.leader)))
+        });
+        Ok(Prepared { on: None, call })
+    })
+}
+
+fn a_trust_in_the_clock_that_fails_at_any_step_leaves_nothing_and_can_be_repeated(w: &mut World) -> Outcome {
+    at_every_step(w, || {
+        let planted = Scenario::new().op("a").leased_by("w1").op("b").build(w)?;
+        w.clock().advance(LEASE)?;
+        w.tx(|tx| tx.raise_mark(LEASE))?;
+        w.clock().go_back(crate::scenario::microseconds(LEASE.get() + 1))?;
+        let call = transitions::TrustClock { request: RequestId::random(), actor: Actor::new("ann"), leases_within: LEASE };
+        let call: Call = Box::new(move |store, _| {
+            let trusted = transact(store, TxKind::Client, |tx| transitions::trust_clock(tx, &call))?;
+            Ok(kept(trusted.pulled_back))
         });
         Ok(Prepared { on: Some(planted), call })
     })

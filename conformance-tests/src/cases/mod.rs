@@ -16,6 +16,7 @@ mod fail;
 mod faults;
 mod graph;
 mod identity;
+mod maintenance;
 mod race;
 mod rate;
 mod reads;
@@ -24,6 +25,7 @@ mod retry;
 mod steps;
 mod stress;
 mod suspects;
+mod time;
 mod wait;
 
 use crate::Case;
@@ -36,6 +38,7 @@ const FILES: &[&[Case]] = &[
     steps::claim::CASES,
     steps::lanes::CASES,
     steps::read::CASES,
+    steps::time::CASES,
     create::CASES,
     identity::CASES,
     graph::CASES,
@@ -51,6 +54,8 @@ const FILES: &[&[Case]] = &[
     cancel::CASES,
     admission::CASES,
     rate::CASES,
+    time::CASES,
+    maintenance::CASES,
     events::CASES,
     reads::CASES,
     race::CASES,

@@ -97,6 +97,14 @@ mutants! {
     WakeForgotten killed_by a_woken_op_knows_what_it_waited_for_in_all_later_attempts;
     /// Events are dropped.
     EventsDropped killed_by every_verb_leaves_its_events;
+    /// Nobody looks whether the clock is behind.
+    MarkNotCompared killed_by a_clock_that_is_far_behind_holds_claims_promotion_and_recovery;
+    /// The mark follows the clock wherever it goes.
+    MarkMovesBack killed_by the_mark_never_moves_back_by_itself;
+    /// Whoever led once may always write.
+    EpochNotCompared killed_by an_old_epoch_writes_nothing_however_often_it_tries;
+    /// Whoever asks leads.
+    EveryoneIsElected killed_by of_two_that_stand_at_once_one_leads;
 }
 
 impl fmt::Display for Mutant {

@@ -3,16 +3,18 @@
 use super::Mutant;
 use crate::passing::pass_on;
 use leasehold_core::model::{
-    ArtifactName, Bucket, CollectionName, DedupKey, EventSeq, Fence, GateKey, Json, LeaseToken, Micros, OpId, OpSeq, QueuePolicy,
+    ArtifactName, Bucket, CollectionName, DedupKey, Epoch, EventSeq, Fence, GateKey, Json, LeaseToken, Micros, OpId, OpSeq, QueuePolicy,
     RecordKey, RequestId, Timestamp, WorkflowId, WorkflowSeq,
 };
 use leasehold_core::state::StoredStatus;
 use leasehold_core::store::rows::{
     Act, ArtifactRow, Attempt, Claim, ClaimedOp, DownstreamEdge, EventRow, LaneScan, Lease, LeaseKey, LockedGate, LockedWorkflow,
-    NewRecord, NewWorkflow, OpPage, OpState, OpView, OpWait, OpWake, OpenLane, QueueStatus, Reach, Take, TakeWait, Taken, TakenWaits,
+    NewRecord, NewWorkflow, OpPage, OpState, OpView, OpWait, OpWake, OpenLanes, QueueStatus, Reach, Take, TakeWait, Taken, TakenWaits,
     Totals, UpdateCursor, UpstreamEdge, WaitKey, WorkflowPage, WorkflowRow, WriteSet,
 };
-use leasehold_core::store::{GraphTx, LeaseTx, ReadTx, StoreError, StoreResult, Tx, Wait, WaitTx};
+use leasehold_core::store::{
+    Candidate, ClockReading, GraphTx, Leadership, LeaseTx, PulledBack, ReadTx, Spare, StoreError, StoreResult, TimeTx, Tx, Wait, WaitTx,
+};
 
 /// A transaction with one fault.
 pub(super) struct MutantTx<'t> {
@@ -115,10 +117,17 @@ impl MutantTx<'_> {
 
 pass_on!(LeaseTx for MutantTx<'_> {
     fn promote(&mut self, limit: u32) -> u32;
-    fn open_lanes(&mut self, scan: &LaneScan) -> Vec<OpenLane>;
     fn leases_of(&mut self, ops: &[OpSeq]) -> Vec<Lease>;
     fn attempts_by_lease(&mut self, leases: &[LeaseKey]) -> Vec<Attempt>;
 } and {
+    fn open_lanes(&mut self, scan: &LaneScan) -> StoreResult<OpenLanes> {
+        let mut open = self.inner.open_lanes(scan)?;
+        if let Some(clock) = open.clock.as_mut().filter(|_| self.mutant == Mutant::MarkNotCompared) {
+            clock.mark = None;
+        }
+        Ok(open)
+    }
+
     fn lock_gates(&mut self, gates: &[GateKey]) -> StoreResult<Vec<LockedGate>> {
         let mut locked = self.inner.lock_gates(gates)?;
         if self.is(Mutant::LimitIgnored) {
@@ -257,4 +266,37 @@ pass_on!(ReadTx for MutantTx<'_> {
     fn policies(&mut self) -> Vec<QueuePolicy>;
     fn queue_statuses(&mut self) -> Vec<QueueStatus>;
     fn totals(&mut self) -> Totals;
+});
+
+pass_on!(TimeTx for MutantTx<'_> {
+    fn lock_clock(&mut self) -> ClockReading;
+    fn set_clock(&mut self, clock: &ClockReading) -> ();
+    fn pull_back(&mut self, within: Micros) -> PulledBack;
+    fn spare_leases(&mut self, spare: &Spare) -> u32;
+    fn resign(&mut self, token: LeaseToken, epoch: Epoch) -> ();
+} and {
+    fn clock(&mut self) -> StoreResult<ClockReading> {
+        let clock = self.inner.clock()?;
+        Ok(if self.is(Mutant::MarkNotCompared) { ClockReading { mark: None, ..clock } } else { clock })
+    }
+
+    fn raise_mark(&mut self, step: Micros) -> StoreResult<()> {
+        if !self.is(Mutant::MarkMovesBack) {
+            return self.inner.raise_mark(step);
+        }
+        let clock = self.inner.lock_clock()?;
+        self.inner.set_clock(&ClockReading { mark: Some(clock.now), anomaly_since: None, ..clock })
+    }
+
+    fn elect(&mut self, candidate: &Candidate) -> StoreResult<Leadership> {
+        let elected = self.inner.elect(candidate)?;
+        if self.is(Mutant::EveryoneIsElected) && !elected.mine {
+            return Ok(Leadership { mine: true, ..elected });
+        }
+        Ok(elected)
+    }
+
+    fn hold_epoch(&mut self, epoch: Epoch) -> StoreResult<bool> {
+        Ok(self.inner.hold_epoch(epoch)? || self.is(Mutant::EpochNotCompared))
+    }
 });

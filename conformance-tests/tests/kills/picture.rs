@@ -65,11 +65,11 @@ pub(crate) fn of(store: &dyn Store) -> Result<Vec<String>, BoxError> {
         }
         for row in tx.events_since(None, None, ALL)? {
             let event = row.event;
-            lines.push(format!("event {:?} {} {:?} {:?} {:?} {:?} at {}", event.kind, row.workflow_id, row.op_id, event.fence, event.actor, event.detail, event.at));
+            lines.push(format!("event {:?} {:?} {:?} {:?} {:?} {:?} at {}", event.kind, row.workflow_id, row.op_id, event.fence, event.actor, event.detail, event.at));
         }
         lines.push(format!("queues {:?}", tx.queue_statuses()?));
         // A promoted op is told from one that is only due by its lane.
-        let lanes = tx.open_lanes(&LaneScan { after: None, kinds: None, agents: Vec::new(), limit: ALL })?;
+        let lanes = tx.open_lanes(&LaneScan { after: None, kinds: None, agents: Vec::new(), limit: ALL })?.lanes;
         lines.push(format!("lanes with work {:?}", lanes.iter().map(|open| open.lane.key).collect::<Vec<_>>()));
         Ok::<_, StoreError>(lines)
     })?;

@@ -8,8 +8,8 @@ use leasehold_core::model::{
 use leasehold_core::store::rows::ClaimedOp;
 use leasehold_core::store::{BoxError, Store, StoreError, StoreExt, TxKind, Wait};
 use leasehold_core::transitions::{
-    Actor, AddOps, BatchLimit, CancelWorkflow, ClaimCursor, ClaimRequest, CreateMode, CreateRequest, End, Finish, Plan, RetryOps,
-    RetryTarget, TransitionError, Until, add_ops, cancel_workflow, claim, create, finish, heartbeat, recover, retry, wake,
+    Actor, AddOps, BatchLimit, CLOCK_TOLERANCE, CancelWorkflow, ClaimCursor, ClaimRequest, CreateMode, CreateRequest, End, Finish, Plan,
+    RetryOps, RetryTarget, TransitionError, Until, add_ops, cancel_workflow, claim, create, finish, heartbeat, recover, retry, wake,
 };
 
 /// A verb, and where its op stands before it.
@@ -217,6 +217,7 @@ fn claim_as(store: &dyn Store, token: &str, repeated: bool) -> Result<String, Bo
         agents: Vec::new(),
         cursor: ClaimCursor::default(),
         suspects: true,
+        tolerance: CLOCK_TOLERANCE,
         repeated,
     };
     let ops = store.with(TxKind::Claim, |tx| Ok::<_, StoreError>(claim(tx, &request)?.ops))?;

@@ -4,6 +4,7 @@
 //! verb makes its ids once and then tries under one deadline, so that a lost answer never becomes a second effect.
 
 mod call;
+mod clock;
 mod definition;
 mod error;
 mod handle;
@@ -17,6 +18,7 @@ mod within;
 mod workflow;
 
 pub use crate::transitions::{Actor, AddedOp};
+pub use clock::ClockStatus;
 pub use definition::{Definition, DefinitionInfo};
 pub use error::ClientError;
 pub use handle::WorkflowHandle;
@@ -31,6 +33,7 @@ pub use workflow::Workflow;
 use crate::engine::Hub;
 use crate::model::{KindName, Limits};
 use crate::store::Store;
+use crate::transitions::CLOCK_TOLERANCE;
 use definition::Definitions;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -73,6 +76,7 @@ struct Core {
     hub: Arc<Hub>,
     limits: Limits,
     patience: Duration,
+    clock_tolerance: Duration,
     actor: Actor,
     /// The kinds that ops may have; `None` is any.
     kinds: Option<Arc<BTreeSet<KindName>>>,
@@ -88,6 +92,7 @@ impl Client {
                 hub: Arc::default(),
                 limits: Limits::default(),
                 patience: CALL_PATIENCE,
+                clock_tolerance: CLOCK_TOLERANCE,
                 actor: Actor::new("client"),
                 kinds: None,
                 definitions: Arc::default(),
@@ -124,6 +129,12 @@ impl Client {
     #[must_use]
     pub fn with_patience(&self, patience: Duration) -> Self {
         self.changed(|core| core.patience = patience)
+    }
+
+    /// The same, telling by `tolerance` whether the clock is relied on, in place of [`CLOCK_TOLERANCE`]: what its workers go by.
+    #[must_use]
+    pub fn with_clock_tolerance(&self, tolerance: Duration) -> Self {
+        self.changed(|core| core.clock_tolerance = tolerance)
     }
 
     /// The same, acting in the name of `actor` where a call takes none.

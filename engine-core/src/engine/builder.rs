@@ -1,15 +1,19 @@
 //! Building an engine.
 
 use super::Engine;
+use super::clock::ClockWatch;
 use super::context::OpContext;
 use super::error::EngineError;
 use super::handler::{Handler, HandlerError, typed};
 use super::hub::Hub;
 use super::observer::Observer;
+use super::office::Office;
 use super::session::Settings;
+use super::sweep::SetAside;
 use crate::client::{CALL_PATIENCE, Client, Definition, InvalidSpec, Problem, Workflow};
 use crate::model::{AgentName, KindName, Limits, Micros, QueuePolicy, WorkerName};
 use crate::store::{Store, StoreExt, TxKind};
+use crate::transitions::CLOCK_TOLERANCE;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -25,6 +29,8 @@ pub const LEASE: Duration = Duration::from_secs(30);
 pub const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How often an idle engine looks for work.
 pub const POLL: Duration = Duration::from_millis(250);
+/// How long a process leads the store's maintenance after it last said so; then another takes over.
+pub const MAINTENANCE_TERM: Duration = Duration::from_secs(10);
 /// How long a shutdown waits for running handlers before it tells them to stop.
 pub const GRACE: Duration = Duration::from_secs(10);
 /// How long a handler that was told to stop may go on before it is dropped.
@@ -42,6 +48,9 @@ pub struct EngineBuilder {
     grace: Duration,
     stop_wait: Duration,
     patience: Duration,
+    clock_tolerance: Duration,
+    jump_grace: Option<Duration>,
+    maintenance_term: Duration,
     limits: Limits,
     handlers: BTreeMap<KindName, Arc<dyn Handler>>,
     agents: Vec<AgentName>,
@@ -65,6 +74,9 @@ impl EngineBuilder {
             grace: GRACE,
             stop_wait: STOP_WAIT,
             patience: CALL_PATIENCE,
+            clock_tolerance: CLOCK_TOLERANCE,
+            jump_grace: None,
+            maintenance_term: MAINTENANCE_TERM,
             limits: Limits::default(),
             handlers: BTreeMap::new(),
             agents: Vec::new(),
@@ -133,6 +145,27 @@ impl EngineBuilder {
     /// started engine waits for its store for ever.
     pub const fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// How far the store's clock may be behind a time that it has shown before, in place of [`CLOCK_TOLERANCE`]. Beyond
+    /// that nothing is claimed, recovered or woken until the clock is right again or [trusted](Client::trust_clock).
+    pub const fn clock_tolerance(mut self, tolerance: Duration) -> Self {
+        self.clock_tolerance = tolerance;
+        self
+    }
+
+    /// How long workers that may be alive have to renew their leases when the store's time has jumped forward, as on a
+    /// laptop that was asleep, in place of one heartbeat; also how far it must jump. Zero does not look for jumps: for
+    /// tests, whose manual clock does nothing else.
+    pub const fn jump_grace(mut self, grace: Duration) -> Self {
+        self.jump_grace = Some(grace);
+        self
+    }
+
+    /// How long this process leads the store's maintenance after it last said so, in place of [`MAINTENANCE_TERM`].
+    pub const fn maintenance_term(mut self, term: Duration) -> Self {
+        self.maintenance_term = term;
         self
     }
 
@@ -218,6 +251,7 @@ impl EngineBuilder {
         let mut problems = std::mem::take(&mut self.problems);
         let worker = WorkerName::new(self.name.clone()).map_err(|error| problems.push(error.to_string())).ok();
         let lease = Micros::try_from(self.lease).map_err(|error| problems.push(format!("the lease: {error}"))).ok();
+        let term = Micros::try_from(self.maintenance_term).map_err(|error| problems.push(format!("the maintenance term: {error}"))).ok();
         for (what, duration) in [("the heartbeat", self.heartbeat), ("the poll interval", self.poll)] {
             if duration.is_zero() {
                 problems.push(format!("{what} is zero: give it a duration above that"));
@@ -227,18 +261,20 @@ impl EngineBuilder {
             problems.push("max_workers is zero: nothing would ever run".to_owned());
         }
         problems.extend(self.policies.iter().filter_map(|policy| policy.check().err()).map(|error| error.to_string()));
-        let (Some(worker), Some(lease), true) = (worker, lease, problems.is_empty()) else {
+        let (Some(worker), Some(lease), Some(term), true) = (worker, lease, term, problems.is_empty()) else {
             let problems = problems.into_iter().map(|message| Problem { op: None, message }).collect();
             return Err(EngineError::Setup(InvalidSpec { problems }));
         };
         let hub = Arc::new(Hub::with_observers(self.observers).map_err(EngineError::Thread)?);
         let kinds = self.strict_kinds.then(|| self.handlers.keys().cloned().collect());
-        let client =
-            Client::of_engine(Arc::clone(&self.store), Arc::clone(&hub), self.limits, kinds, self.definitions).with_patience(self.patience);
+        let client = Client::of_engine(Arc::clone(&self.store), Arc::clone(&hub), self.limits, kinds, self.definitions)
+            .with_patience(self.patience)
+            .with_clock_tolerance(self.clock_tolerance);
         if !self.policies.is_empty() {
             let policies = self.policies;
             client.blocking(move |store| store.with(TxKind::Client, |tx| tx.set_policies(&policies))).await?;
         }
+        let beat = self.heartbeat.min(self.lease / 3);
         let settings = Settings {
             store: self.store,
             hub,
@@ -246,16 +282,20 @@ impl EngineBuilder {
             runtime,
             handlers: self.handlers,
             agents: self.agents,
+            office: Office::new(worker.clone(), term),
             worker,
             workers_max: self.workers_max,
             lease,
-            beat: self.heartbeat.min(self.lease / 3),
+            beat,
             poll: self.poll,
             grace: self.grace,
             stop_wait: self.stop_wait,
             patience: self.patience,
             limits: self.limits,
             automatic: self.automatic,
+            clock: ClockWatch::new(self.clock_tolerance, self.jump_grace.unwrap_or(beat)),
+            leases_aside: SetAside::default(),
+            waits_aside: SetAside::default(),
         };
         Ok(Engine { settings: Arc::new(settings) })
     }

@@ -6,11 +6,11 @@ use super::observer::Ticket;
 use super::recovery::{self, PROMOTE_MAX};
 use super::retrying::{Pauses, retry};
 use super::session::Session;
-use super::wakeup;
+use super::upkeep;
 use crate::client::with_causes;
 use crate::model::{LeaseToken, QueueName, SiteName};
 use crate::store::{StoreError, StoreExt, TxKind};
-use crate::transitions::{self, BatchLimit, ClaimCursor, ClaimReport, ClaimRequest};
+use crate::transitions::{self, ClaimCursor, ClaimReport, ClaimRequest, Pass};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,6 +75,8 @@ struct Round {
     more: bool,
     /// Whether there was nothing to claim while nothing ran.
     idle: bool,
+    /// Whether the clock cannot be relied on: there may be work, and it waits.
+    held: bool,
 }
 
 impl Claimer<'_> {
@@ -111,10 +113,10 @@ impl Claimer<'_> {
 
     /// Waits for a reason to claim again.
     fn rest(&mut self, round: &Round) {
-        if round.idle && !self.idle {
+        if round.idle && !round.held && !self.idle {
             self.session.settings.hub.notices().tell(|| Notice::new(NoticeKind::Idle));
         }
-        self.idle = round.idle;
+        self.idle = round.idle && !round.held;
         if !round.more && self.session.slots.wait_for_work(self.tend_at) {
             // Something became due: it is moved before the claim.
             self.tend_at = Instant::now();
@@ -129,20 +131,15 @@ impl Claimer<'_> {
         let open_before = session.slots.open();
         let mut behind = false;
         if self.tend_at <= Instant::now() {
-            let recovered = recovery::recover(settings, BatchLimit::DEFAULT)?;
-            behind = recovered.len() == BatchLimit::DEFAULT.get() as usize;
-            session.tally().recovered(recovered);
-            let woken = wakeup::wake(settings, BatchLimit::DEFAULT)?;
-            behind |= woken.len() == BatchLimit::DEFAULT.get() as usize;
-            session.tally().woken(woken);
-            behind |= recovery::promote(settings, PROMOTE_MAX)? == PROMOTE_MAX;
-            self.tend_at = Instant::now() + settings.poll;
-        }
-        if behind {
-            self.tend_at = Instant::now();
+            behind = self.tend()?;
+            self.tend_at = Instant::now() + if behind { Duration::ZERO } else { settings.poll };
         }
         let report = self.claim(room, attempt)?;
         self.cursor = report.cursor;
+        let held = report.held.is_some();
+        if let Some(clock) = report.held {
+            session.clock_behind(clock)?;
+        }
         if let Some(wait) = report.next_token_in {
             session.slots.hint_token(wait.max(TOKEN_WAIT_MIN));
         }
@@ -152,7 +149,25 @@ impl Claimer<'_> {
             attempt::begin(session, op, attempt.began, suspect);
         }
         let more = behind || report.more;
-        Ok(Round { more, idle: nothing && !more && open_before == 0 })
+        Ok(Round { more, idle: nothing && !more && open_before == 0, held })
+    }
+
+    /// Recovers, wakes and promotes what may be in the claim's way, whoever leads; whether more is known to be left.
+    fn tend(&self) -> Result<bool, StoreError> {
+        let session = self.session;
+        let behind = match upkeep::tend(session, None)? {
+            Pass::Done(more) => match recovery::promote(&session.settings, PROMOTE_MAX, None)? {
+                Pass::Done(promoted) => {
+                    session.settings.clock.right();
+                    return Ok(more || promoted == PROMOTE_MAX);
+                }
+                Pass::ClockBehind(behind) => behind,
+                Pass::NotLeader => unreachable!("it goes by no epoch"),
+            },
+            Pass::ClockBehind(behind) => behind,
+            Pass::NotLeader => unreachable!("it goes by no epoch"),
+        };
+        session.clock_behind(behind).map(|()| false)
     }
 
     /// Claims up to `room` ops, and tells observers.
@@ -176,6 +191,7 @@ impl Claimer<'_> {
             cursor: self.cursor,
             suspects: !self.session.held.has_suspect(),
             repeated: std::mem::replace(&mut attempt.repeated, true),
+            tolerance: settings.clock.tolerance,
         };
         let notices = settings.hub.notices();
         let mut ticket: Option<Ticket> = None;

@@ -1,15 +1,18 @@
 //! Driving an engine by hand (L14).
 
 use super::claimer::Until;
-use super::recovery;
+use super::recovery::{self, ExpiredLeases};
 use super::report::CycleReport;
 use super::retrying::retry;
 use super::running::Running;
-use super::wakeup;
+use super::session::Settings;
+use super::sweep::sweep;
+use super::wakeup::DueWaits;
 use super::{Engine, EngineError};
 use crate::client::ClientError;
-use crate::store::StoreError;
-use crate::transitions::{BatchLimit, RecoveredOp, WokenOp};
+use crate::store::rows::{LeaseKey, WaitKey};
+use crate::store::{ClockBehind, Leadership};
+use crate::transitions::{BatchLimit, Pass, RecoveredOp, WokenOp};
 use std::sync::Arc;
 
 /// What one pass of upkeep did.
@@ -19,8 +22,14 @@ pub struct Reconciled {
     pub recovered: Vec<RecoveredOp>,
     /// The ops that were woken.
     pub woken: Vec<WokenOp>,
+    /// Expired leases that cannot be taken back, each found alone; the rest was. They are tried again a minute later.
+    pub isolated: Vec<LeaseKey>,
+    /// Waits that are due and cannot be ended, likewise.
+    pub isolated_waits: Vec<WaitKey>,
     /// How many ops became due and may be claimed now.
     pub promoted: u32,
+    /// The store's clock cannot be relied on, so the pass did nothing: see [`Client::trust_clock`](crate::client::Client::trust_clock).
+    pub held: Option<ClockBehind>,
 }
 
 impl Engine {
@@ -48,25 +57,63 @@ impl Engine {
         Ok(report)
     }
 
-    /// Does one bounded pass of upkeep and nothing else: takes back at most `limit` expired leases, wakes at most
-    /// as many waiting ops, and promotes at most as many that are due.
+    /// Does one bounded pass of upkeep and nothing else: takes back at most `limit` expired leases, wakes at most as many
+    /// waiting ops, and promotes at most as many that are due. The engine leads the store's maintenance from then on, for a term.
     ///
     /// # Errors
-    /// [`EngineError::Store`].
+    /// [`EngineError::NotLeader`] when another process leads, also when it was elected during the pass; [`EngineError::Store`].
     pub async fn reconcile_once(&self, limit: BatchLimit) -> Result<Reconciled, EngineError> {
         let settings = Arc::clone(&self.settings);
-        let pass = move || {
-            let recovered = retry(settings.patience, || recovery::recover(&settings, limit))?;
-            let woken = retry(settings.patience, || wakeup::wake(&settings, limit))?;
-            let promoted = retry(settings.patience, || recovery::promote(&settings, limit.get()))?;
-            Ok::<_, StoreError>(Reconciled { recovered, woken, promoted })
-        };
-        match tokio::task::spawn_blocking(pass).await {
-            Ok(done) => Ok(done?),
+        match tokio::task::spawn_blocking(move || reconcile(&settings, limit)).await {
+            Ok(done) => done,
             Err(stopped) => match stopped.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_) => Err(ClientError::ShuttingDown.into()),
             },
         }
     }
+}
+
+fn reconcile(settings: &Settings, limit: BatchLimit) -> Result<Reconciled, EngineError> {
+    let patience = settings.patience;
+    let leadership = retry(patience, || settings.office.stand(settings))?;
+    if !leadership.mine {
+        return Err(not_leader(leadership));
+    }
+    let epoch = Some(leadership.epoch);
+    let mut done = Reconciled::default();
+    match retry(patience, || sweep::<ExpiredLeases>(settings, limit, epoch))? {
+        Pass::Done(swept) => (done.recovered, done.isolated) = (swept.done, swept.isolated),
+        Pass::ClockBehind(behind) => return held(settings, behind, done),
+        Pass::NotLeader => return overtaken(settings),
+    }
+    match retry(patience, || sweep::<DueWaits>(settings, limit, epoch))? {
+        Pass::Done(swept) => (done.woken, done.isolated_waits) = (swept.done, swept.isolated),
+        Pass::ClockBehind(behind) => return held(settings, behind, done),
+        Pass::NotLeader => return overtaken(settings),
+    }
+    match retry(patience, || recovery::promote(settings, limit.get(), epoch))? {
+        Pass::Done(promoted) => done.promoted = promoted,
+        Pass::ClockBehind(behind) => return held(settings, behind, done),
+        Pass::NotLeader => return overtaken(settings),
+    }
+    settings.clock.right();
+    Ok(done)
+}
+
+/// What was done before the clock went back stays so, and is told.
+fn held(settings: &Settings, behind: ClockBehind, done: Reconciled) -> Result<Reconciled, EngineError> {
+    retry(settings.patience, || settings.clock.behind(settings, behind))?;
+    Ok(Reconciled { held: Some(behind), ..done })
+}
+
+/// Another process was elected during the pass, so this one was away for longer than its term.
+fn overtaken(settings: &Settings) -> Result<Reconciled, EngineError> {
+    settings.office.lost();
+    let leadership = retry(settings.patience, || settings.office.stand(settings))?;
+    if leadership.mine { Ok(Reconciled::default()) } else { Err(not_leader(leadership)) }
+}
+
+fn not_leader(leadership: Leadership) -> EngineError {
+    EngineError::NotLeader { leader: leadership.leader, ends_at: leadership.ends_at }
 }

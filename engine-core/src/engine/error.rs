@@ -1,6 +1,7 @@
 //! Why an engine could not be built or run.
 
 use crate::client::{ClientError, InvalidSpec};
+use crate::model::{Timestamp, WorkerName};
 use crate::store::StoreError;
 
 /// Why an engine could not be built or run.
@@ -16,6 +17,14 @@ pub enum EngineError {
     /// It was built to be driven by hand.
     #[error("this engine was built with automatic(false): drive it by run_once, run_until_idle or reconcile_once")]
     NotAutomatic,
+    /// Another process leads the store's maintenance, and this one was not to meddle.
+    #[error("{leader:?} keeps this store up until {ends_at}: leave it to that process, or try again then")]
+    NotLeader {
+        /// What the leader calls itself.
+        leader: WorkerName,
+        /// When its term ends, by the store's clock.
+        ends_at: Timestamp,
+    },
     /// The store failed, for longer than the engine's patience or for good.
     #[error("the store failed")]
     Store(#[from] StoreError),

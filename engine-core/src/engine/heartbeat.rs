@@ -2,11 +2,12 @@
 //!
 //! Two threads, so that neither a handler nor a store that hangs holds them up: one renews, the other watches the clock.
 
+use super::recovery;
 use super::retrying::Pauses;
 use super::session::Session;
 use crate::client::with_causes;
 use crate::store::rows::LeaseKey;
-use crate::store::{StoreExt, TxKind};
+use crate::store::{StoreError, StoreExt, TxKind};
 use crate::transitions::{self, HeartbeatOutcome};
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,6 @@ pub(super) fn beat_loop(session: &Session) {
 
 /// Whether the store answered.
 fn renew(session: &Session, keys: &[LeaseKey]) -> bool {
-    let settings = &session.settings;
     let _span = tracing::debug_span!(
         "heartbeat",
         messaging.system = "leasehold",
@@ -40,7 +40,7 @@ fn renew(session: &Session, keys: &[LeaseKey]) -> bool {
     .entered();
     // The lease runs from the store's own time inside the call, which is not before this instant.
     let confirmed_at = Instant::now();
-    match settings.store.with(TxKind::Heartbeat, |tx| transitions::heartbeat(tx, keys, settings.lease)) {
+    match beat(session, keys) {
         Ok(outcomes) => {
             let with = |wanted: fn(&HeartbeatOutcome) -> bool| {
                 keys.iter().zip(&outcomes).filter(move |(_, outcome)| wanted(outcome)).map(|(key, _)| *key)
@@ -55,6 +55,24 @@ fn renew(session: &Session, keys: &[LeaseKey]) -> bool {
             false
         }
     }
+}
+
+fn beat(session: &Session, keys: &[LeaseKey]) -> Result<Vec<HeartbeatOutcome>, StoreError> {
+    let settings = &session.settings;
+    let renew = |keys: &[LeaseKey]| settings.store.with(TxKind::Heartbeat, |tx| transitions::heartbeat(tx, keys, settings.lease));
+    let mut outcomes = renew(keys)?;
+    if settings.clock.grace.is_zero() || !outcomes.contains(&HeartbeatOutcome::Lost) {
+        return Ok(outcomes);
+    }
+    // Time may have jumped over their ends, and nobody has looked since, or somebody just did: then they are spared by now.
+    recovery::look(settings)?;
+    let lost: Vec<LeaseKey> =
+        keys.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == HeartbeatOutcome::Lost).map(|(key, _)| *key).collect();
+    let mut again = renew(&lost)?.into_iter();
+    for outcome in outcomes.iter_mut().filter(|outcome| **outcome == HeartbeatOutcome::Lost) {
+        *outcome = again.next().unwrap_or(HeartbeatOutcome::Lost);
+    }
+    Ok(outcomes)
 }
 
 /// Stops every handler whose lease can have ended by this process's own clock, also when the store cannot be asked.

@@ -80,7 +80,7 @@ impl Hub {
             let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
             if !waiters.is_empty() {
                 let changed = told.iter().filter(|notice| notice.kind == EventKind::WorkflowUpdated);
-                for waiter in changed.filter_map(|notice| waiters.get(&notice.workflow)).filter_map(Weak::upgrade) {
+                for waiter in changed.filter_map(|notice| waiters.get(notice.workflow.as_ref()?)).filter_map(Weak::upgrade) {
                     waiter.notify_waiters();
                 }
             }

@@ -1,8 +1,8 @@
 //! The running thing: claims ops, runs the application's handlers, keeps their leases, commits what became of them.
 //!
-//! Four threads of its own call the [store](crate::store::Store): the claim loop, two committers and the heartbeat, and a
-//! fifth watches the clock for leases that can no longer be relied on. Handlers are tasks of the tokio runtime
-//! that the engine was built in, so however they block it, leases are kept, results saved and lost leases noticed.
+//! Five threads of its own call the [store](crate::store::Store): the claim loop, two committers, the heartbeat, and upkeep,
+//! which one process does at a time; a sixth watches the clock for leases that can no longer be relied on. Handlers are
+//! tasks of the tokio runtime that the engine was built in, so however they block it, leases are kept, results saved and lost leases noticed.
 //!
 //! **Invariant:** an attempt is among the leases held (`held.rs`) from its claim until its end is committed, refused or given
 //! up, and nothing is written for one that is not.
@@ -11,6 +11,7 @@ mod attempt;
 mod batcher;
 mod builder;
 mod claimer;
+mod clock;
 mod context;
 mod cycle;
 mod error;
@@ -20,6 +21,7 @@ mod held;
 mod hub;
 mod notice;
 mod observer;
+mod office;
 mod outbox;
 mod recovery;
 mod report;
@@ -28,9 +30,11 @@ mod running;
 mod session;
 mod slots;
 mod stop;
+mod sweep;
+mod upkeep;
 mod wakeup;
 
-pub use builder::{EngineBuilder, GRACE, HEARTBEAT, LEASE, POLL, STOP_WAIT};
+pub use builder::{EngineBuilder, GRACE, HEARTBEAT, LEASE, MAINTENANCE_TERM, POLL, STOP_WAIT};
 pub use context::OpContext;
 pub use cycle::Reconciled;
 pub use error::EngineError;

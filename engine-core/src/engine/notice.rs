@@ -126,14 +126,6 @@ impl Notice {
 impl From<transitions::Notice> for Notice {
     fn from(told: transitions::Notice) -> Self {
         let transitions::Notice { at, kind, workflow, op, fence, actor, detail } = told;
-        Self {
-            at: Some(at),
-            workflow_id: Some(workflow),
-            op_id: op,
-            actor,
-            attempt: fence,
-            code: detail,
-            ..Self::new(NoticeKind::Event(kind))
-        }
+        Self { at: Some(at), workflow_id: workflow, op_id: op, actor, attempt: fence, code: detail, ..Self::new(NoticeKind::Event(kind)) }
     }
 }

@@ -1,52 +1,84 @@
-//! Takes expired leases back before claiming (L7, L13), and moves what is due.
+//! Takes expired leases back (L7, L13), spares those that a jump of time ended (T7), and moves what is due.
 
 use super::session::Settings;
-use crate::client::with_causes;
-use crate::store::rows::Lease;
-use crate::store::{StoreError, StoreExt, TxKind};
-use crate::transitions::{self, BatchLimit, RecoveredOp};
+use super::sweep::{Due, SetAside};
+use crate::model::{Epoch, Micros, OpSeq, Timestamp, WorkflowSeq};
+use crate::store::rows::{Lease, LeaseKey};
+use crate::store::{Spare, StoreError, StoreExt, StoreResult, Tx, TxKind};
+use crate::transitions::{self, BatchLimit, Notice, Pass, RecoveredOp, Upkeep, upkeep};
+use std::time::Instant;
 
-/// One bounded pass of recovery. A row that cannot be handled is isolated, reported and left; the rest goes on.
-pub(super) fn recover(settings: &Settings, limit: BatchLimit) -> Result<Vec<RecoveredOp>, StoreError> {
-    // A probe of an index, so that an engine with nothing to recover takes no lock.
-    let expired = settings.store.with(TxKind::Read, |tx| tx.expired_leases(limit.get()))?;
-    let mut recovered = Vec::with_capacity(expired.len());
-    if !expired.is_empty() {
-        recover_part(settings, &expired, &mut recovered)?;
-        tracing::info!(
-            messaging.system = "leasehold",
-            messaging.operation.name = "recover",
-            messaging.batch.message_count = recovered.len(),
-            "expired leases taken back"
-        );
+/// Expired leases, to be taken back.
+#[derive(Debug)]
+pub(super) struct ExpiredLeases;
+
+impl Due for ExpiredLeases {
+    type Row = Lease;
+    type Key = LeaseKey;
+    type Done = RecoveredOp;
+
+    const NAME: &'static str = "recover";
+
+    fn list(tx: &mut dyn Tx, limit: u32) -> StoreResult<Vec<Lease>> {
+        tx.expired_leases(limit)
     }
-    Ok(recovered)
+    fn handle(tx: &mut dyn Tx, rows: &[Lease]) -> StoreResult<(Vec<RecoveredOp>, Vec<Notice>)> {
+        transitions::recover_leases(tx, rows).map(|recovered| (recovered.ops, recovered.notices))
+    }
+    fn key(row: &Lease) -> LeaseKey {
+        row.key
+    }
+    fn op(key: LeaseKey) -> OpSeq {
+        key.op
+    }
+    fn workflow(row: &Lease) -> WorkflowSeq {
+        row.workflow
+    }
+    fn done(done: &RecoveredOp) -> LeaseKey {
+        done.lease
+    }
+    fn aside(settings: &Settings) -> &SetAside<LeaseKey> {
+        &settings.leases_aside
+    }
 }
 
-fn recover_part(settings: &Settings, part: &[Lease], recovered: &mut Vec<RecoveredOp>) -> Result<(), StoreError> {
-    let done = settings.hub.transact(
-        settings.store.as_ref(),
-        TxKind::Maintenance,
-        |tx| transitions::recover_leases(tx, part),
-        |done| std::mem::take(&mut done.notices),
-        |_, notice| notice,
-    );
-    match (done, part) {
-        (Ok(done), _) => recovered.extend(done.ops),
-        (Err(StoreError::Rejected(error)), [lease]) => {
-            tracing::error!(
-                op = lease.key.op.0,
-                error = with_causes(error.as_ref()),
-                "an expired lease cannot be taken back; the others are"
-            );
+/// Looks whether time has jumped since the last look, and spares the leases that held before if it has.
+pub(super) fn look(settings: &Settings) -> Result<(), StoreError> {
+    let began = Instant::now();
+    let now = settings.store.with(TxKind::Read, |tx| tx.now())?;
+    spare_if_jumped(settings, now, began).map(drop)
+}
+
+/// The same, where `now` was just read by a call that began at `began`; whether it has.
+pub(super) fn spare_if_jumped(settings: &Settings, now: Timestamp, began: Instant) -> Result<bool, StoreError> {
+    settings.clock.look(now, began, |live_at| spare(settings, live_at))
+}
+
+/// Gives the leases that held at `live_at`, before time jumped, one heartbeat from now on: their owners may be alive.
+fn spare(settings: &Settings, live_at: Timestamp) -> Result<(), StoreError> {
+    let door = Upkeep { epoch: None, tolerance: settings.clock.tolerance };
+    let grace = Micros::try_from(settings.clock.grace).map_err(|error| StoreError::Rejected(error.into()))?;
+    let limit = BatchLimit::DEFAULT.get();
+    let (mut until, mut spared) = (None, 0_u64);
+    loop {
+        let pass = settings.store.with(TxKind::Maintenance, |tx| {
+            upkeep(tx, door, |tx| {
+                let until = match until {
+                    Some(until) => until,
+                    None => tx.now()?.after(grace).map_err(|overflow| StoreError::Rejected(overflow.into()))?,
+                };
+                Ok((until, tx.spare_leases(&Spare { live_at, until, limit })?))
+            })
+        })?;
+        // A clock that is behind by now holds recovery as well.
+        let Pass::Done((end, count)) = pass else { return Ok(()) };
+        until = Some(end);
+        spared += u64::from(count);
+        if count < limit {
+            break;
         }
-        (Err(StoreError::Rejected(_)), _) => {
-            let (first, second) = part.split_at(part.len() / 2);
-            recover_part(settings, first, recovered)?;
-            recover_part(settings, second, recovered)?;
-        }
-        (Err(error), _) => return Err(error),
     }
+    tracing::warn!(leases = spared, %live_at, "time jumped forward; workers that are alive have one heartbeat to renew their leases");
     Ok(())
 }
 
@@ -54,6 +86,9 @@ fn recover_part(settings: &Settings, part: &[Lease], recovered: &mut Vec<Recover
 pub(super) const PROMOTE_MAX: u32 = 1_000;
 
 /// Moves what is due from `delayed` to `ready`; how many.
-pub(super) fn promote(settings: &Settings, limit: u32) -> Result<u32, StoreError> {
-    settings.store.with(TxKind::Claim, |tx| tx.promote(limit))
+pub(super) fn promote(settings: &Settings, limit: u32, epoch: Option<Epoch>) -> Result<Pass<u32>, StoreError> {
+    let door = Upkeep { epoch, tolerance: settings.clock.tolerance };
+    // A claim never waits for a row, and the leader's row may have to be waited for.
+    let kind = if epoch.is_some() { TxKind::Maintenance } else { TxKind::Claim };
+    settings.store.with(kind, |tx| transitions::promote(tx, limit, door))
 }

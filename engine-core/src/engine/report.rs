@@ -1,6 +1,7 @@
 //! What a session did (Q3).
 
 use crate::model::{Fence, OpId, WorkflowId};
+use crate::store::ClockBehind;
 use crate::store::rows::ClaimedOp;
 use crate::transitions::{Ended, RecoveredOp, WokenOp};
 
@@ -58,6 +59,8 @@ pub struct CycleReport {
     pub recovered_ops: Vec<RecoveredOp>,
     /// Every op that was woken.
     pub woken_ops: Vec<WokenOp>,
+    /// The store's clock could not be relied on, so there may be more to do.
+    pub held: Option<ClockBehind>,
 }
 
 /// One attempt of a cycle.
@@ -86,6 +89,7 @@ struct Named {
     attempts: Vec<CycleAttempt>,
     recovered: Vec<RecoveredOp>,
     woken: Vec<WokenOp>,
+    held: Option<ClockBehind>,
 }
 
 impl Tally {
@@ -143,9 +147,15 @@ impl Tally {
         }
     }
 
+    pub(super) fn held(&mut self, behind: ClockBehind) {
+        if let Some(named) = &mut self.named {
+            named.held = Some(behind);
+        }
+    }
+
     pub(super) fn cycle(&mut self) -> CycleReport {
         let RunReport { processed, succeeded, retried, failed, suspended, released, lost, unsaved: _, recovered, woken } = self.counts;
-        let Named { attempts, recovered: recovered_ops, woken: woken_ops } = self.named.take().unwrap_or_default();
+        let Named { attempts, recovered: recovered_ops, woken: woken_ops, held } = self.named.take().unwrap_or_default();
         CycleReport {
             processed,
             succeeded,
@@ -159,6 +169,7 @@ impl Tally {
             attempts,
             recovered_ops,
             woken_ops,
+            held,
         }
     }
 }

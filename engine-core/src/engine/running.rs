@@ -11,6 +11,7 @@ use super::outbox::Line;
 use super::report::RunReport;
 use super::session::{Broken, Session, Settings};
 use super::stop::StopReason;
+use super::upkeep::upkeep_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -39,6 +40,9 @@ impl Running {
         part(&session, "leasehold-apart", |session| commit_loop(session, Line::Apart))?;
         part(&session, "leasehold-beat", |session| beat_loop(session))?;
         part(&session, "leasehold-fence", |session| fence_loop(session))?;
+        if until == Until::Stopped {
+            part(&session, "leasehold-upkeep", |session| upkeep_loop(session))?;
+        }
         session.outbox.claiming(true);
         part(&session, "leasehold-claim", move |session| {
             if let Err(error) = claim_loop(session, until) {

@@ -1,18 +1,21 @@
 //! What the parts of one running engine share.
 
+use super::clock::ClockWatch;
 use super::handler::Handler;
 use super::held::{HeldLeases, Lost};
 use super::hub::{Bell, Hub};
 use super::notice::{Notice, NoticeKind};
+use super::office::Office;
 use super::outbox::Outbox;
 use super::report::Tally;
 use super::slots::Slots;
 use super::stop::{StopReason, StopSwitch};
+use super::sweep::SetAside;
 use crate::client::Client;
 use crate::client::with_causes;
 use crate::model::{AgentName, KindName, Limits, Micros, WorkerName};
-use crate::store::rows::ClaimedOp;
-use crate::store::{Store, StoreError};
+use crate::store::rows::{ClaimedOp, LeaseKey, WaitKey};
+use crate::store::{ClockBehind, Store, StoreError};
 use crate::transitions::{End, Finish};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,6 +41,10 @@ pub(super) struct Settings {
     pub(super) patience: Duration,
     pub(super) limits: Limits,
     pub(super) automatic: bool,
+    pub(super) clock: ClockWatch,
+    pub(super) office: Office,
+    pub(super) leases_aside: SetAside<LeaseKey>,
+    pub(super) waits_aside: SetAside<WaitKey>,
 }
 
 impl fmt::Debug for Settings {
@@ -158,6 +165,13 @@ impl Session {
             // Last, so that whoever sees the handler end finds it counted.
             stop.turn(StopReason::LeaseLost);
         }
+    }
+
+    /// Notes that the store's clock cannot be relied on, and that the session waits for it.
+    pub(super) fn clock_behind(&self, behind: ClockBehind) -> Result<(), StoreError> {
+        self.settings.clock.behind(&self.settings, behind)?;
+        self.tally().held(behind);
+        Ok(())
     }
 
     /// Ends the session because a part of it cannot go on.

@@ -1,47 +1,42 @@
 //! Wakes ops whose instant has come (W2, L13).
 
 use super::session::Settings;
-use crate::client::with_causes;
-use crate::store::rows::OpWait;
-use crate::store::{StoreError, StoreExt, TxKind};
-use crate::transitions::{self, BatchLimit, WokenOp};
+use super::sweep::{Due, SetAside};
+use crate::model::{OpSeq, WorkflowSeq};
+use crate::store::rows::{OpWait, WaitKey};
+use crate::store::{StoreResult, Tx};
+use crate::transitions::{self, Notice, WokenOp};
 
-/// One bounded pass of wake-ups. A row that cannot be handled is isolated, reported and left; the rest goes on.
-pub(super) fn wake(settings: &Settings, limit: BatchLimit) -> Result<Vec<WokenOp>, StoreError> {
-    // A probe of an index, so that an engine with nobody to wake takes no lock.
-    let due = settings.store.with(TxKind::Read, |tx| tx.due_waits(limit.get()))?;
-    let mut woken = Vec::with_capacity(due.len());
-    if !due.is_empty() {
-        wake_part(settings, &due, &mut woken)?;
-        tracing::debug!(
-            messaging.system = "leasehold",
-            messaging.operation.name = "wake",
-            messaging.batch.message_count = woken.len(),
-            "waiting ops woken"
-        );
-    }
-    Ok(woken)
-}
+/// Waits that are due, to be ended.
+#[derive(Debug)]
+pub(super) struct DueWaits;
 
-fn wake_part(settings: &Settings, part: &[OpWait], woken: &mut Vec<WokenOp>) -> Result<(), StoreError> {
-    let done = settings.hub.transact(
-        settings.store.as_ref(),
-        TxKind::Maintenance,
-        |tx| transitions::wake_waits(tx, part),
-        |done| std::mem::take(&mut done.notices),
-        |_, notice| notice,
-    );
-    match (done, part) {
-        (Ok(done), _) => woken.extend(done.ops),
-        (Err(StoreError::Rejected(error)), [wait]) => {
-            tracing::error!(op = wait.key.op.0, error = with_causes(error.as_ref()), "an op that is due cannot be woken; the others are");
-        }
-        (Err(StoreError::Rejected(_)), _) => {
-            let (first, second) = part.split_at(part.len() / 2);
-            wake_part(settings, first, woken)?;
-            wake_part(settings, second, woken)?;
-        }
-        (Err(error), _) => return Err(error),
+impl Due for DueWaits {
+    type Row = OpWait;
+    type Key = WaitKey;
+    type Done = WokenOp;
+
+    const NAME: &'static str = "wake";
+
+    fn list(tx: &mut dyn Tx, limit: u32) -> StoreResult<Vec<OpWait>> {
+        tx.due_waits(limit)
     }
-    Ok(())
+    fn handle(tx: &mut dyn Tx, rows: &[OpWait]) -> StoreResult<(Vec<WokenOp>, Vec<Notice>)> {
+        transitions::wake_waits(tx, rows).map(|woken| (woken.ops, woken.notices))
+    }
+    fn key(row: &OpWait) -> WaitKey {
+        row.key
+    }
+    fn op(key: WaitKey) -> OpSeq {
+        key.op
+    }
+    fn workflow(row: &OpWait) -> WorkflowSeq {
+        row.workflow
+    }
+    fn done(done: &WokenOp) -> WaitKey {
+        done.wait
+    }
+    fn aside(settings: &Settings) -> &SetAside<WaitKey> {
+        &settings.waits_aside
+    }
 }

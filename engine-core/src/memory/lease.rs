@@ -3,7 +3,7 @@
 use super::tables::{ClaimOrder, Tables};
 use super::{MemoryTx, count, reject};
 use crate::model::{Bucket, GateKey, Lane, LaneKey, LeaseToken, Micros, OpSeq, Timestamp, WorkflowSeq};
-use crate::store::rows::{Attempt, Claim, ClaimedOp, LaneScan, Lease, LeaseKey, LockedGate, OpenLane, QueuedOp, Take, Taken};
+use crate::store::rows::{Attempt, Claim, ClaimedOp, LaneScan, Lease, LeaseKey, LockedGate, OpenLane, OpenLanes, QueuedOp, Take, Taken};
 use crate::store::{LeaseTx, StoreError, StoreResult};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +22,8 @@ impl LeaseTx for MemoryTx<'_> {
         })
     }
 
-    fn open_lanes(&mut self, scan: &LaneScan) -> StoreResult<Vec<OpenLane>> {
-        self.read(|tables, _| {
+    fn open_lanes(&mut self, scan: &LaneScan) -> StoreResult<OpenLanes> {
+        self.read(|tables, now| {
             let mut open = Vec::new();
             let mut after = scan.after;
             while open.len() < scan.limit as usize {
@@ -36,7 +36,8 @@ impl LeaseTx for MemoryTx<'_> {
                     open.push(OpenLane { lane: lane.clone(), policy, in_flight });
                 }
             }
-            Ok(open)
+            let clock = (!open.is_empty()).then(|| tables.clock_reading(now));
+            Ok(OpenLanes { clock, lanes: open })
         })
     }
 

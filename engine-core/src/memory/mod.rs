@@ -8,6 +8,7 @@ mod graph;
 mod lease;
 mod read;
 mod tables;
+mod time;
 mod wait;
 
 use crate::model::{GateKey, Timestamp, WorkflowSeq};
@@ -51,7 +52,15 @@ impl Store for MemoryStore {
     fn transact(&self, kind: TxKind, body: &mut dyn FnMut(&mut dyn Tx) -> StoreResult<()>) -> StoreResult<()> {
         let tables = self.lock();
         let now = self.clock.now();
-        let mut tx = MemoryTx { tables, kind, now, failed: false, locked_workflows: BTreeSet::new(), locked_gates: BTreeSet::new() };
+        let mut tx = MemoryTx {
+            tables,
+            kind,
+            now,
+            failed: false,
+            locked_workflows: BTreeSet::new(),
+            locked_gates: BTreeSet::new(),
+            clock_locked: false,
+        };
         body(&mut tx)?;
         if tx.failed {
             return Err(reject("a step failed and the body went on as if it had not"));
@@ -74,6 +83,7 @@ struct MemoryTx<'s> {
     failed: bool,
     locked_workflows: BTreeSet<WorkflowSeq>,
     locked_gates: BTreeSet<GateKey>,
+    clock_locked: bool,
 }
 
 impl Drop for MemoryTx<'_> {

@@ -232,7 +232,7 @@ fn artifact(tables: &Tables, row: &NewArtifact) -> Option<ArtifactRow> {
 
 fn event(tables: &Tables, seq: EventSeq) -> Option<EventRow> {
     let event = tables.events.get(&seq)?.clone();
-    let workflow_id = tables.workflows.get(&event.workflow)?.id.clone();
+    let workflow_id = event.workflow.and_then(|workflow| Some(tables.workflows.get(&workflow)?.id.clone()));
     let op_id = event.op.and_then(|op| Some(tables.ops.get(&op)?.new.id.clone()));
     Some(EventRow { seq, event, workflow_id, op_id })
 }

@@ -2,12 +2,12 @@
 
 use super::reject;
 use crate::model::{
-    ArtifactName, Bucket, CollectionName, DedupKey, EventSeq, Fence, GateKey, Lane, LaneKey, OpId, OpSeq, QueueName, QueuePolicy,
-    RecordKey, SiteName, Timestamp, WorkflowId, WorkflowSeq,
+    ArtifactName, Bucket, CollectionName, DedupKey, Epoch, EventSeq, Fence, GateKey, Lane, LaneKey, LeaseToken, OpId, OpSeq, QueueName,
+    QueuePolicy, RecordKey, SiteName, Timestamp, WorkerName, WorkflowId, WorkflowSeq,
 };
 use crate::state::StoredStatus;
 use crate::store::rows::{Act, Attempt, Lease, NewArtifact, NewEvent, NewOp, NewRecord, OpState, OpWait, OpWake, QueuedOp, WorkflowRow};
-use crate::store::{StoreError, StoreResult};
+use crate::store::{ClockReading, StoreError, StoreResult};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
@@ -127,6 +127,22 @@ pub(super) struct GateRow {
     pub(super) bucket: Option<Bucket>,
 }
 
+/// What is remembered of the clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ClockRow {
+    pub(super) mark: Option<Timestamp>,
+    pub(super) anomaly_since: Option<Timestamp>,
+}
+
+/// Who keeps the store up.
+#[derive(Debug, Clone)]
+pub(super) struct LeaderRow {
+    pub(super) epoch: Epoch,
+    pub(super) token: LeaseToken,
+    pub(super) name: WorkerName,
+    pub(super) ends_at: Timestamp,
+}
+
 /// The order in which a lane is claimed: highest priority, then oldest due, then lowest key.
 pub(super) type ClaimOrder = (LaneKey, Reverse<i32>, Timestamp, OpSeq);
 
@@ -190,6 +206,10 @@ tables! {
     events: EventSeq => NewEvent,
     events_by_workflow: (WorkflowSeq, EventSeq) => (),
     acts: String => Act,
+    /// One row.
+    clock: () => ClockRow,
+    /// One row, once somebody was elected.
+    leader: () => LeaderRow,
 }
 
 impl Tables {
@@ -266,7 +286,9 @@ impl Tables {
     pub(super) fn append_event(&mut self, event: NewEvent) -> StoreResult<()> {
         self.event_last += 1;
         let seq = EventSeq(self.event_last);
-        self.events_by_workflow.set((event.workflow, seq), ());
+        if let Some(workflow) = event.workflow {
+            self.events_by_workflow.set((workflow, seq), ());
+        }
         self.events.insert(seq, event)
     }
 
@@ -280,6 +302,15 @@ impl Tables {
     /// How many leases count against `gate`.
     pub(super) fn in_flight(&self, gate: GateKey) -> usize {
         self.leases_by_gate.range((gate, OpSeq(i64::MIN))..=(gate, OpSeq(i64::MAX))).count()
+    }
+
+    pub(super) fn clock_row(&self) -> ClockRow {
+        self.clock.get(&()).copied().unwrap_or_default()
+    }
+
+    pub(super) fn clock_reading(&self, now: Timestamp) -> ClockReading {
+        let ClockRow { mark, anomaly_since } = self.clock_row();
+        ClockReading { now, mark, anomaly_since }
     }
 
     /// The most specific policy of (site, queue).

@@ -209,6 +209,11 @@ key!(
     GateKey
 );
 
+key!(
+    /// Counts the leaders of a store's maintenance: grows with each, and tells an old one's writes from the present one's.
+    Epoch
+);
+
 impl Fence {
     /// Before the first lease.
     pub const NONE: Self = Self(0);

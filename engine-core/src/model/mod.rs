@@ -12,7 +12,7 @@ mod workflow;
 
 pub use identity::{Digest, IdentityError, NotADigest, canonical_json, derived_id, fresh_id};
 pub use ids::{
-    AgentName, ArtifactName, CollectionName, DEFAULT_NAME, DedupKey, EventSeq, Fence, GateKey, KindName, LaneKey, LeaseToken,
+    AgentName, ArtifactName, CollectionName, DEFAULT_NAME, DedupKey, Epoch, EventSeq, Fence, GateKey, KindName, LaneKey, LeaseToken,
     NAME_BYTES_MAX, NameError, OpId, OpSeq, QueueName, RecordKey, RequestId, SiteName, SubjectId, WorkerName, WorkflowId, WorkflowName,
     WorkflowSeq,
 };

@@ -1,7 +1,7 @@
 //! Steps on leases and on what waits to be leased.
 
 use super::StoreResult;
-use super::rows::{Attempt, Claim, ClaimedOp, LaneScan, Lease, LeaseKey, LockedGate, OpenLane, Take, Taken};
+use super::rows::{Attempt, Claim, ClaimedOp, LaneScan, Lease, LeaseKey, LockedGate, OpenLanes, Take, Taken};
 use crate::model::{Bucket, GateKey, LeaseToken, Micros, OpSeq, WorkflowSeq};
 
 /// Steps on leases. An op is running exactly when its lease row exists.
@@ -16,13 +16,16 @@ pub trait LeaseTx {
     /// As every step.
     fn promote(&mut self, limit: u32) -> StoreResult<u32>;
 
-    /// Lists lanes that have an op in `ready`, due or not, with their policies, in key order, without locking anything.
+    /// Lists lanes that have an op in `ready`, due or not, with their policies, in key order, without locking anything;
+    /// and reads the clock on the way, so that a claim need not ask for it.
     ///
     /// # Contract
     /// Costs a walk over lanes, never over the ops in them.
+    /// # Atomicity
+    /// One statement.
     /// # Errors
     /// As every step.
-    fn open_lanes(&mut self, scan: &LaneScan) -> StoreResult<Vec<OpenLane>>;
+    fn open_lanes(&mut self, scan: &LaneScan) -> StoreResult<OpenLanes>;
 
     /// Locks these gates in key order and counts their leases *in a later statement*; those that another transaction
     /// holds are left out.

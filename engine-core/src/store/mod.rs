@@ -9,6 +9,7 @@ mod graph;
 mod lease;
 mod read;
 pub mod rows;
+mod time;
 mod wait;
 
 pub use clock::{Clock, ManualClock, SystemClock};
@@ -16,6 +17,7 @@ pub use error::{BoxError, SchemaError, StoreError, StoreResult};
 pub use graph::GraphTx;
 pub use lease::LeaseTx;
 pub use read::ReadTx;
+pub use time::{Candidate, ClockBehind, ClockReading, Leadership, PulledBack, Spare, TimeTx};
 pub use wait::WaitTx;
 
 use crate::model::Timestamp;
@@ -97,7 +99,7 @@ pub struct StoreInfo {
 /// # Errors
 /// Every step fails with a [`StoreError`]; after the first one every further step of the transaction fails too, and the
 /// transaction rolls back.
-pub trait Tx: GraphTx + LeaseTx + ReadTx + WaitTx {
+pub trait Tx: GraphTx + LeaseTx + ReadTx + TimeTx + WaitTx {
     /// The store's time at this call: on a store whose clock is a database's, read from it now, so call it behind the
     /// last lock; on a store whose clock is the host's, the time at which the transaction got the write lock.
     ///

@@ -4,6 +4,7 @@ mod wait;
 
 pub use wait::{OpWait, OpWake, TakeWait, TakenWaits, WaitKey, WaitReason};
 
+use super::ClockReading;
 use crate::model::{
     AgentName, Artifact, ArtifactKind, ArtifactName, Bucket, DedupKey, Digest, EventSeq, Fence, GateKey, Json, KindName, Lane, LaneKey,
     LeaseToken, Micros, OpError, OpId, OpSeq, QueueName, QueuePolicy, Record, RequestId, RetryPolicy, SiteName, SubjectId, Timestamp,
@@ -324,6 +325,15 @@ pub struct OpenLane {
     pub in_flight: u32,
 }
 
+/// What a look at lanes found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct OpenLanes {
+    /// The clock, read in the same statement; `None` where there are no lanes, and so nothing to claim.
+    pub clock: Option<ClockReading>,
+    /// The lanes.
+    pub lanes: Vec<OpenLane>,
+}
+
 /// Which lanes to look at.
 #[derive(Debug, Clone)]
 pub struct LaneScan {
@@ -530,11 +540,15 @@ pub enum EventKind {
     OpWaiting,
     /// What an op waited for came; it is ready again.
     OpWoken,
+    /// The store's clock is behind a time that it has shown before.
+    ClockAnomaly,
+    /// An operator restored trust in the clock.
+    ClockTrusted,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::WorkflowCreated,
         Self::WorkflowUpdated,
         Self::OpSucceeded,
@@ -548,6 +562,8 @@ impl EventKind {
         Self::OpReopened,
         Self::OpWaiting,
         Self::OpWoken,
+        Self::ClockAnomaly,
+        Self::ClockTrusted,
     ];
 
     /// As stored.
@@ -566,6 +582,8 @@ impl EventKind {
             Self::OpReopened => "op_reopened",
             Self::OpWaiting => "op_waiting",
             Self::OpWoken => "op_woken",
+            Self::ClockAnomaly => "clock_anomaly",
+            Self::ClockTrusted => "clock_trusted",
         }
     }
     /// Reads the stored form.
@@ -581,8 +599,8 @@ pub struct NewEvent {
     pub at: Timestamp,
     /// What.
     pub kind: EventKind,
-    /// In which workflow.
-    pub workflow: WorkflowSeq,
+    /// In which workflow; `None` for what is about the whole store.
+    pub workflow: Option<WorkflowSeq>,
     /// To which op.
     pub op: Option<OpSeq>,
     /// In which attempt.
@@ -601,7 +619,7 @@ pub struct EventRow {
     /// What it tells.
     pub event: NewEvent,
     /// The workflow's public id.
-    pub workflow_id: WorkflowId,
+    pub workflow_id: Option<WorkflowId>,
     /// The op's public id.
     pub op_id: Option<OpId>,
 }

@@ -4,8 +4,8 @@ use super::ripple::is_suspect;
 use crate::model::{
     AgentName, Bucket, GateKey, KindName, LaneKey, LeaseToken, MICRO_TOKENS, Micros, OpSeq, QueueName, SiteName, WorkerName,
 };
-use crate::store::rows::{Claim, ClaimedOp, LaneScan, LaneTake, LockedGate, OpenLane};
-use crate::store::{StoreError, Tx};
+use crate::store::rows::{Claim, ClaimedOp, LaneScan, LaneTake, LockedGate, OpenLane, OpenLanes};
+use crate::store::{ClockBehind, ClockReading, StoreError, Tx};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Bound;
 use std::time::Duration;
@@ -39,6 +39,8 @@ pub struct ClaimRequest {
     pub suspects: bool,
     /// Whether an earlier try with this token may have committed: then its leases are taken back first.
     pub repeated: bool,
+    /// How far the clock may be behind the latest time that it has shown, before the claim holds.
+    pub tolerance: Duration,
 }
 
 /// Where a process's next claim begins, so that every lane and gate gets its turn.
@@ -69,6 +71,8 @@ pub struct ClaimReport {
     pub rate_limited: Vec<(SiteName, QueueName)>,
     /// How long until the first of those buckets holds a token: a claim then gets more.
     pub next_token_in: Option<Duration>,
+    /// The clock cannot be relied on: there was something to claim, and nothing was (T7).
+    pub held: Option<ClockBehind>,
 }
 
 /// Claims ready ops by round robin over (site, queue), within the limits of their policies; of ops that are suspected of
@@ -87,7 +91,10 @@ pub fn claim(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<ClaimReport, Sto
             return taken_back(tx, request, ops);
         }
     }
-    let Walk { gates, suspects, cursor, all_seen } = walk(tx, request)?;
+    let Walk { gates, suspects, cursor, all_seen, clock } = walk(tx, request)?;
+    if let Some(Err(behind)) = clock.map(|clock| clock.trusted(request.tolerance)) {
+        return Ok(ClaimReport { cursor: request.cursor, held: Some(behind), ..ClaimReport::default() });
+    }
     let mut cursor = ClaimCursor { lane: cursor, fruitless: 0, ..request.cursor };
     let suspect = request.suspects.then(|| cursor.next_suspect(&suspects)).flatten();
     let mut slots = allot(&gates, request.capacity.saturating_sub(u32::from(suspect.is_some())), &mut cursor);
@@ -130,7 +137,7 @@ pub fn claim(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<ClaimReport, Sto
         cursor.fruitless = (request.cursor.fruitless + 1) % FRUITLESS_MAX;
     }
     let walks_on = !all_seen && (!ops.is_empty() || cursor.fruitless > 0);
-    Ok(ClaimReport { ops, suspects, cursor, more: walks_on || drained, rate_limited, next_token_in })
+    Ok(ClaimReport { ops, suspects, cursor, more: walks_on || drained, rate_limited, next_token_in, held: None })
 }
 
 /// The leases of a claim whose reply was lost.
@@ -272,6 +279,8 @@ struct Walk {
     suspects: BTreeMap<LaneKey, SuspectLane>,
     cursor: Option<LaneKey>,
     all_seen: bool,
+    /// As the first look found it; none without lanes.
+    clock: Option<ClockReading>,
 }
 
 /// Looks at lanes from the cursor on, once around at most, until there are enough gates with room to fill the batch.
@@ -282,7 +291,8 @@ fn walk(tx: &mut dyn Tx, request: &ClaimRequest) -> Result<Walk, StoreError> {
     let (mut after, mut wrapped) = (start, start.is_none());
     for _ in 0..WALKS_MAX {
         let scan = LaneScan { after, kinds: request.kinds.clone(), agents: request.agents.clone(), limit: LANES_PER_WALK };
-        let lanes = tx.open_lanes(&scan)?;
+        let OpenLanes { clock, lanes } = tx.open_lanes(&scan)?;
+        found.clock = found.clock.or(clock);
         let end_reached = u32::try_from(lanes.len()).is_ok_and(|found| found < LANES_PER_WALK);
         after = lanes.last().map(|open| open.lane.key);
         let mut around = false;

@@ -1,5 +1,6 @@
-//! Keeps leases alive (L4, T8).
+//! Keeps leases alive (L4, T8), and remembers how far time has come (T7).
 
+use super::trust::MARK_STEP;
 use crate::model::{Micros, OpSeq};
 use crate::store::rows::{Lease, LeaseKey};
 use crate::store::{StoreError, Tx};
@@ -17,10 +18,10 @@ pub enum HeartbeatOutcome {
 }
 
 /// Extends those of `leases` that hold to now + `by`, never shortening one; answers for each in turn, alike for one that
-/// is named twice.
+/// is named twice. Raises the mark of time on the way.
 ///
 /// # Locks
-/// Lease rows, in op order.
+/// Lease rows, in op order; the clock's, which it does not wait for.
 ///
 /// # Errors
 /// [`StoreError`]; no lease was extended.
@@ -29,6 +30,9 @@ pub fn heartbeat(tx: &mut dyn Tx, leases: &[LeaseKey], by: Micros) -> Result<Vec
     let held: HashMap<LeaseKey, Lease> = tx.extend_leases(&distinct, by)?.into_iter().map(|lease| (lease.key, lease)).collect();
     let missing: Vec<LeaseKey> = distinct.into_iter().filter(|key| !held.contains_key(key)).collect();
     let early = behind_clock(tx, &missing)?;
+    if !held.is_empty() {
+        tx.raise_mark(MARK_STEP)?;
+    }
     Ok(leases
         .iter()
         .map(|key| match held.get(key) {

@@ -10,8 +10,8 @@ pub struct Notice {
     pub at: Timestamp,
     /// What.
     pub kind: EventKind,
-    /// In which workflow.
-    pub workflow: WorkflowId,
+    /// In which workflow; `None` for what is about the whole store.
+    pub workflow: Option<WorkflowId>,
     /// To which op.
     pub op: Option<OpId>,
     /// In which attempt.
@@ -53,12 +53,20 @@ impl Journal {
         self.notices.push(Notice {
             at: self.at,
             kind,
-            workflow: workflow_id.clone(),
+            workflow: Some(workflow_id.clone()),
             op: op.map(|(_, id)| id.clone()),
             fence,
             actor: self.actor.clone(),
             detail: detail.clone(),
         });
-        self.events.push(NewEvent { at: self.at, kind, workflow, op: op.map(|(seq, _)| seq), fence, actor: self.actor.clone(), detail });
+        let op = op.map(|(seq, _)| seq);
+        self.events.push(NewEvent { at: self.at, kind, workflow: Some(workflow), op, fence, actor: self.actor.clone(), detail });
+    }
+
+    /// Tells what is about the whole store.
+    pub(super) fn tell_of_store(&mut self, kind: EventKind, detail: Option<String>) {
+        let (at, actor) = (self.at, self.actor.clone());
+        self.notices.push(Notice { at, kind, workflow: None, op: None, fence: None, actor: actor.clone(), detail: detail.clone() });
+        self.events.push(NewEvent { at, kind, workflow: None, op: None, fence: None, actor, detail });
     }
 }

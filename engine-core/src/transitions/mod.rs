@@ -6,7 +6,8 @@
 //!
 //! # Locks
 //! Every verb but claim and heartbeat first locks the rows of the workflows it changes, in key order; after that nobody
-//! else changes status, counts, edges or counters in them. Then it takes leases, then it writes.
+//! else changes status, counts, edges or counters in them. Then it takes leases, then it writes. The leader's row comes before
+//! them all, and the clock's is waited for only by who holds nothing.
 
 mod act;
 mod add;
@@ -22,6 +23,8 @@ mod plan;
 mod recover;
 mod retry;
 mod ripple;
+mod trust;
+mod upkeep;
 mod wake;
 
 pub use act::Actor;
@@ -36,4 +39,6 @@ pub use journal::Notice;
 pub use plan::Plan;
 pub use recover::{BatchLimit, BatchLimitError, Recovered, RecoveredOp, recover, recover_leases};
 pub use retry::{Retried, RetryOps, RetryTarget, retry};
+pub use trust::{CLOCK_TOLERANCE, ClockTrusted, LEASES_WITHIN, TrustClock, note_anomaly, trust_clock};
+pub use upkeep::{Pass, Upkeep, elect, promote, resign, upkeep};
 pub use wake::{Woken, WokenOp, wake, wake_waits};

@@ -48,7 +48,7 @@ pub struct RecoveredOp {
 }
 
 /// What a pass did.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// The ops, in no order.
     pub ops: Vec<RecoveredOp>,

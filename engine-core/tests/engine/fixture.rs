@@ -3,10 +3,10 @@
 use leasehold_core::client::{Client, Op, Workflow, WorkflowHandle};
 use leasehold_core::engine::{Engine, EngineBuilder};
 use leasehold_core::memory::MemoryStore;
-use leasehold_core::model::{LeaseToken, Micros, OpId, Timestamp, WorkerName};
+use leasehold_core::model::{KindName, LeaseToken, Micros, OpId, Timestamp, WorkerName};
 use leasehold_core::store::rows::{Attempt, AttemptOutcome, OpView};
 use leasehold_core::store::{ManualClock, Store, StoreError, StoreExt, StoreInfo, StoreResult, Tx, TxKind};
-use leasehold_core::transitions::{ClaimCursor, ClaimRequest, claim};
+use leasehold_core::transitions::{CLOCK_TOLERANCE, ClaimCursor, ClaimRequest, claim};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -44,6 +44,8 @@ impl World {
             .lease(LEASE)
             .heartbeat(Duration::from_millis(20))
             .poll(Duration::from_millis(20))
+            // The manual clock does nothing but jump.
+            .jump_grace(Duration::ZERO)
             .stop_wait(Duration::from_millis(50))
     }
 
@@ -54,16 +56,22 @@ impl World {
 
     /// A worker of another process that claims what it can and dies; how many ops it took along.
     pub(crate) fn claim_and_die(&self) -> usize {
+        self.claim_and_die_of(None, 100)
+    }
+
+    /// The same of up to `capacity` ops of a kind.
+    pub(crate) fn claim_and_die_of(&self, kind: Option<&str>, capacity: u32) -> usize {
         let request = ClaimRequest {
             token: LeaseToken::random(),
             worker: WorkerName::new("dies").unwrap(),
             lease: Micros::try_from(LEASE).unwrap(),
-            capacity: 100,
-            kinds: None,
+            capacity,
+            kinds: kind.map(|kind| vec![KindName::new(kind).unwrap()]),
             agents: Vec::new(),
             cursor: ClaimCursor::default(),
             suspects: true,
             repeated: false,
+            tolerance: CLOCK_TOLERANCE,
         };
         self.store.with(TxKind::Claim, |tx| Ok::<_, StoreError>(claim(tx, &request)?.ops.len())).unwrap()
     }

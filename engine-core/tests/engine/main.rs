@@ -2,11 +2,13 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, reason = "a failed unwrap is a failed test")]
 
 mod client;
+mod clock;
 mod cycle;
 mod failures;
 mod faults;
 mod fixture;
 mod leases;
+mod maintenance;
 mod observers;
 mod pool;
 mod shutdown;

@@ -5,7 +5,7 @@ use leasehold::model::{ErrorClass, KindName, LeaseToken, OpError, WorkerName};
 use leasehold::prelude::*;
 use leasehold::store::rows::ClaimedOp;
 use leasehold::store::{StoreError, StoreExt, TxKind, Wait};
-use leasehold::transitions::{self, ClaimCursor, ClaimRequest, End, Ended, Finish, HeartbeatOutcome};
+use leasehold::transitions::{self, CLOCK_TOLERANCE, ClaimCursor, ClaimRequest, End, Ended, Finish, HeartbeatOutcome};
 use std::sync::Arc;
 use std::thread::sleep;
 
@@ -62,6 +62,7 @@ fn claim(store: &dyn Store, name: &str) -> Outcome<Option<ClaimedOp>> {
         cursor: ClaimCursor::default(),
         suspects: true,
         repeated: false,
+        tolerance: CLOCK_TOLERANCE,
     };
     Ok(store.with(TxKind::Claim, |tx| transitions::claim(tx, &request))?.ops.pop())
 }

@@ -296,7 +296,7 @@ pub(crate) struct EventDef {
     at: Timestamp,
     #[serde(with = "spelled")]
     kind: EventKind,
-    workflow: WorkflowSeq,
+    workflow: Option<WorkflowSeq>,
     op: Option<OpSeq>,
     fence: Option<Fence>,
     actor: Option<String>,

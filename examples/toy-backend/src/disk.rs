@@ -4,6 +4,7 @@ use crate::codec::{
     ActDef, ArtifactDef, AttemptDef, BucketDef, EdgeDef, EventDef, LeaseDef, QueuedDef, RecordDef, WaitDef, WakeDef, WorkflowDef,
 };
 use crate::tables::{LastKeys, Op, Tables};
+use crate::time::{Clock, Leader};
 use leasehold_core::model::{Bucket, EventSeq, GateKey, Lane, QueuePolicy};
 use leasehold_core::store::rows::{Act, Attempt, Edge, Lease, NewArtifact, NewEvent, NewRecord, OpWait, OpWake, QueuedOp, WorkflowRow};
 use leasehold_core::store::{StoreError, StoreResult};
@@ -44,6 +45,8 @@ enum Line {
     Event(EventSeq, #[serde(with = "EventDef")] NewEvent),
     Act(#[serde(with = "ActDef")] Act),
     Policy(QueuePolicy),
+    Clock(Clock),
+    Leader(Leader),
 }
 
 /// Where the tables live.
@@ -171,6 +174,8 @@ impl Tables {
             .chain(self.events.iter().map(|(seq, event)| Line::Event(*seq, event.clone())))
             .chain(self.acts.iter().cloned().map(Line::Act))
             .chain(self.policies.values().cloned().map(Line::Policy))
+            .chain(std::iter::once(Line::Clock(self.clock)))
+            .chain(self.leader.iter().cloned().map(Line::Leader))
     }
 
     /// Takes a row in.
@@ -196,6 +201,8 @@ impl Tables {
             Line::Event(seq, event) => drop(self.events.insert(seq, event)),
             Line::Act(act) => self.acts.push(act),
             Line::Policy(policy) => drop(self.policies.insert((policy.queue.clone(), policy.site.clone()), policy)),
+            Line::Clock(clock) => self.clock = clock,
+            Line::Leader(leader) => self.leader = Some(leader),
         }
     }
 }

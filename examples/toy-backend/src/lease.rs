@@ -3,7 +3,9 @@
 use crate::store::ToyTx;
 use crate::tables::{Tables, insert_new, rejected};
 use leasehold_core::model::{Bucket, GateKey, Lane, LaneKey, LeaseToken, Micros, OpSeq, Timestamp, WorkflowSeq};
-use leasehold_core::store::rows::{Attempt, Claim, ClaimedOp, LaneScan, Lease, LeaseKey, LockedGate, OpenLane, QueuedOp, Take, Taken};
+use leasehold_core::store::rows::{
+    Attempt, Claim, ClaimedOp, LaneScan, Lease, LeaseKey, LockedGate, OpenLane, OpenLanes, QueuedOp, Take, Taken,
+};
 use leasehold_core::store::{LeaseTx, StoreResult};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,12 +24,13 @@ impl LeaseTx for ToyTx {
         })
     }
 
-    fn open_lanes(&mut self, scan: &LaneScan) -> StoreResult<Vec<OpenLane>> {
-        self.read(|tables, _| {
+    fn open_lanes(&mut self, scan: &LaneScan) -> StoreResult<OpenLanes> {
+        self.read(|tables, now| {
             let with_work: BTreeSet<LaneKey> = tables.ready.values().map(|queued| queued.lane).collect();
             let lanes = with_work.iter().filter(|lane| scan.after.is_none_or(|after| **lane > after));
             let lanes = lanes.filter_map(|lane| tables.lanes.get(lane)).filter(|lane| serves(scan, lane));
-            lanes.take(size(scan.limit)).map(|lane| open_lane(tables, lane)).collect()
+            let lanes = lanes.take(size(scan.limit)).map(|lane| open_lane(tables, lane)).collect::<StoreResult<Vec<OpenLane>>>()?;
+            Ok(OpenLanes { clock: (!lanes.is_empty()).then(|| tables.clock.at(now)), lanes })
         })
     }
 
@@ -186,7 +189,7 @@ fn best(tables: &Tables, lanes: &BTreeSet<LaneKey>, now: Timestamp, limit: usize
     due
 }
 
-fn size(limit: u32) -> usize {
+pub(crate) fn size(limit: u32) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 

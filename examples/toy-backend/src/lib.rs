@@ -4,8 +4,8 @@
 //! transaction that writes works on a clone of all tables, and its commit writes all of them to the file, so that cost
 //! grows with the data.
 //!
-//! Read in this order: `store.rs` (what a transaction is), `tables.rs` (what there is to store), `graph.rs`, `lease.rs` and
-//! `read.rs` (the steps), `disk.rs` and `codec.rs` (the file).
+//! Read in this order: `store.rs` (what a transaction is), `tables.rs` (what there is to store), `graph.rs`, `lease.rs`,
+//! `time.rs` and `read.rs` (the steps), `disk.rs` and `codec.rs` (the file).
 //!
 //! # Examples
 //! ```
@@ -33,6 +33,7 @@ mod lease;
 mod read;
 mod store;
 mod tables;
+mod time;
 mod wait;
 
 pub use store::ToyStore;

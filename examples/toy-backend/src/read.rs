@@ -111,14 +111,14 @@ impl ReadTx for ToyTx {
         self.read(|tables, _| {
             // Numbers are in commit order here, because transactions come one after the other.
             let behind = tables.events.iter().filter(|(seq, _)| after.is_none_or(|after| **seq > after));
-            let wanted = behind.filter(|(_, event)| workflow.is_none_or(|workflow| event.workflow == workflow));
+            let wanted = behind.filter(|(_, event)| workflow.is_none_or(|workflow| event.workflow == Some(workflow)));
             wanted
                 .take(size(limit))
                 .map(|(seq, event)| {
                     Ok(EventRow {
                         seq: *seq,
                         event: event.clone(),
-                        workflow_id: tables.workflow(event.workflow)?.id.clone(),
+                        workflow_id: event.workflow.map(|workflow| tables.workflow(workflow).map(|row| row.id.clone())).transpose()?,
                         op_id: event.op.map(|op| tables.op(op).map(|op| op.row.id.clone())).transpose()?,
                     })
                 })

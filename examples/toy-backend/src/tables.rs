@@ -1,6 +1,7 @@
 //! What the store holds: one ordered map a table, of the contract's own row types.
 
 use crate::codec::OpDef;
+use crate::time::{Clock, Leader};
 use leasehold_core::model::{
     ArtifactName, Bucket, CollectionName, EventSeq, Fence, GateKey, Lane, LaneKey, OpSeq, QueueName, QueuePolicy, RecordKey, SiteName,
     Timestamp, WorkflowSeq,
@@ -37,6 +38,8 @@ pub(crate) struct Tables {
     pub(crate) events: BTreeMap<EventSeq, NewEvent>,
     pub(crate) acts: Vec<Act>,
     pub(crate) policies: BTreeMap<(QueueName, Option<SiteName>), QueuePolicy>,
+    pub(crate) clock: Clock,
+    pub(crate) leader: Option<Leader>,
 }
 
 /// Keys only grow, also when the newest row is gone.

@@ -37,18 +37,18 @@ fn lanes_with_work_are_listed_in_key_order_and_in_pages(w: &mut World) -> Outcom
     let planted = scenario.plant(w)?;
     let mut expected: Vec<LaneKey> = planted.lanes.iter().map(|lane| lane.key).collect();
     expected.sort_unstable();
-    assert_eq!(keys(&w.read(|tx| tx.open_lanes(&scan(1_000)))?), expected);
+    assert_eq!(keys(&w.read(|tx| tx.open_lanes(&scan(1_000)))?.lanes), expected);
     let mut paged = Vec::new();
     let mut after = None;
     loop {
-        let page = w.read(|tx| tx.open_lanes(&LaneScan { after, ..scan(4) }))?;
+        let page = w.read(|tx| tx.open_lanes(&LaneScan { after, ..scan(4) }))?.lanes;
         let Some(last) = page.last() else { break };
         assert!(page.len() <= 4);
         after = Some(last.lane.key);
         paged.extend(keys(&page));
     }
     assert_eq!(paged, expected);
-    let lanes: Vec<Lane> = w.read(|tx| tx.open_lanes(&scan(1_000)))?.into_iter().map(|open| open.lane).collect();
+    let lanes: Vec<Lane> = w.read(|tx| tx.open_lanes(&scan(1_000)))?.lanes.into_iter().map(|open| open.lane).collect();
     assert!(lanes.iter().all(|lane| planted.lanes.contains(lane)), "each lane is told whole");
     Ok(())
 }
@@ -68,10 +68,10 @@ fn a_lane_without_work_is_not_listed(w: &mut World) -> Outcome {
         .op("waiting")
         .row(StoredStatus::Waiting)
         .plant(w)?;
-    let kinds: Vec<KindName> = w.read(|tx| tx.open_lanes(&scan(100)))?.into_iter().map(|open| open.lane.kind).collect();
+    let kinds: Vec<KindName> = w.read(|tx| tx.open_lanes(&scan(100)))?.lanes.into_iter().map(|open| open.lane.kind).collect();
     assert_eq!(kinds, [name::<KindName>("ready")]);
     w.tx(|tx| tx.unqueue(&[planted.op("ready")]))?;
-    assert_eq!(w.read(|tx| tx.open_lanes(&scan(100)))?, []);
+    assert_eq!(w.read(|tx| tx.open_lanes(&scan(100)))?.lanes, []);
     Ok(())
 }
 
@@ -80,7 +80,7 @@ fn lanes_are_filtered_by_kind_and_agent(w: &mut World) -> Outcome {
     let found = |kinds: Option<&[&str]>, agents: &[&str]| -> StoreResult<BTreeSet<String>> {
         let kinds = kinds.map(|kinds| kinds.iter().map(|kind| name::<KindName>(*kind)).collect());
         let agents: Vec<AgentName> = agents.iter().map(|agent| name(*agent)).collect();
-        let lanes = w.read(|tx| tx.open_lanes(&LaneScan { kinds: kinds.clone(), agents: agents.clone(), ..scan(100) }))?;
+        let lanes = w.read(|tx| tx.open_lanes(&LaneScan { kinds: kinds.clone(), agents: agents.clone(), ..scan(100) }))?.lanes;
         Ok(lanes.iter().map(|open| format!("{} {}", open.lane.kind, open.lane.agent.as_ref().map_or("-", |a| a.as_str()))).collect())
     };
     assert_eq!(found(None, &[])?, set(&["a -", "b -"]), "who offers no agent serves what names none");
@@ -95,7 +95,7 @@ fn a_lane_comes_with_its_most_specific_policy(w: &mut World) -> Outcome {
     Scenario::new().op("a").queue("q").site("s").op("b").queue("q").site("t").op("c").queue("free").plant(w)?;
     let own = QueuePolicy { site: Some(name("s")), ..limit("q", 5) };
     w.set_policies(&[limit("q", 2), own.clone()])?;
-    for open in w.read(|tx| tx.open_lanes(&scan(10)))? {
+    for open in w.read(|tx| tx.open_lanes(&scan(10)))?.lanes {
         let expected = match (open.lane.queue.as_str(), open.lane.site.as_str()) {
             ("q", "s") => Some(own.clone()),
             ("q", _) => Some(limit("q", 2)),
@@ -112,7 +112,7 @@ fn a_lane_comes_with_its_most_specific_policy(w: &mut World) -> Outcome {
 fn an_open_lane_tells_the_leases_of_its_gate_where_they_are_limited(w: &mut World) -> Outcome {
     Scenario::new().op("x").queue("q").leased_by("w1").op("a").queue("q").op("y").leased_by("w1").op("b").plant(w)?;
     w.set_policies(&[limit("q", 3)])?;
-    let seen = w.read(|tx| tx.open_lanes(&scan(10)))?;
+    let seen = w.read(|tx| tx.open_lanes(&scan(10)))?.lanes;
     assert_eq!(seen.len(), 2);
     for open in seen {
         let expected = u32::from(open.lane.queue.as_str() == "q");

@@ -5,5 +5,6 @@ pub(crate) mod graph;
 pub(crate) mod lanes;
 pub(crate) mod lease;
 pub(crate) mod read;
+pub(crate) mod time;
 pub(crate) mod transact;
 pub(crate) mod write;

@@ -254,7 +254,7 @@ pub(crate) fn event(planted: &Planted, detail: &str) -> NewEvent {
     NewEvent {
         at: crate::start(),
         kind: EventKind::OpReleased,
-        workflow: planted.workflow,
+        workflow: Some(planted.workflow),
         op: Some(planted.op("a")),
         fence: Some(Fence(7)),
         actor: Some("ann".to_owned()),
@@ -275,7 +275,7 @@ fn events_are_numbered_in_the_order_given(w: &mut World) -> Outcome {
     assert_eq!(read.iter().map(|row| row.event.clone()).collect::<Vec<_>>(), given);
     let numbers: Vec<EventSeq> = read.iter().map(|row| row.seq).collect();
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
-    assert!(read.iter().all(|row| row.workflow_id == planted.id && row.op_id == Some(name("a"))), "{read:?}");
+    assert!(read.iter().all(|row| row.workflow_id.as_ref() == Some(&planted.id) && row.op_id == Some(name("a"))), "{read:?}");
     Ok(())
 }
 
