@@ -9,6 +9,7 @@ use diesel::pg::PgConnection;
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 use leasehold_core::store::{StoreError, StoreResult, Tx, TxKind};
+use leasehold_sql::rows::Number;
 use leasehold_sql::{rejected, statement};
 
 /// Undone alone when the engine's part fails, so that the application may still go on with its own.
@@ -17,9 +18,9 @@ const LEAVE: &str = "RELEASE SAVEPOINT leasehold_own";
 const UNDO: &str = "ROLLBACK TO SAVEPOINT leasehold_own; RELEASE SAVEPOINT leasehold_own";
 
 #[derive(QueryableByName)]
-struct SearchPath {
+struct Setting {
     #[diesel(sql_type = Text)]
-    path: String,
+    setting: String,
 }
 
 impl PostgresStore {
@@ -29,7 +30,9 @@ impl PostgresStore {
     /// Call it last and then commit: it locks rows that workers need, and they are locked until the commit. An error
     /// undoes what `body` did here and nothing else; what it means for the rest is the application's to say. Nothing is
     /// tried again. The search path is the store's own while `body` runs, and the application's again afterwards. Any
-    /// isolation level will do: where one sees an old snapshot, a change since then is an error and never a guess.
+    /// isolation level will do: one that sees an old snapshot gets [`StoreError::Conflict`] where a row that it needs has
+    /// changed since, and is then to be begun anew by the application. It also takes a connection of the store's pool for
+    /// a moment.
     ///
     /// # Errors
     /// What `body` returned; [`StoreError::Rejected`] outside a transaction.
@@ -49,7 +52,8 @@ impl PostgresStore {
 
     fn lend<T, E: From<StoreError>>(&self, conn: &mut PgConnection, body: impl FnOnce(&mut dyn Tx) -> Result<T, E>) -> Result<T, E> {
         let before = change_search_path(conn, &self.search_path())?;
-        let mut tx = PgTx::lent(conn, self.session());
+        let floor = if sees_the_past(conn)? { self.latest_update(conn)? } else { None };
+        let mut tx = PgTx::lent(conn, self.session(), floor);
         let value = body(&mut tx)?;
         // A step that failed has failed the whole part, whatever the body made of it.
         if let Some(failure) = tx.failure() {
@@ -57,6 +61,16 @@ impl PostgresStore {
         }
         change_search_path(conn, &before)?;
         Ok(value)
+    }
+
+    /// The latest update that is committed, which a transaction with an old snapshot cannot see and must not fall behind:
+    /// a reader's cursor may be there already. From the table's lock on no reader takes a later one for final.
+    fn latest_update(&self, conn: &mut PgConnection) -> StoreResult<Option<i64>> {
+        const LOCK: &str = "LOCK TABLE workflows IN ROW EXCLUSIVE MODE";
+        const LATEST: &str = "SELECT updated_at_us AS number FROM workflows ORDER BY updated_at_us DESC, seq DESC LIMIT 1";
+        conn.batch_execute(LOCK).map_err(|error| sorted(error).0)?;
+        let latest: Option<Number> = self.read_now(LATEST)?;
+        Ok(latest.and_then(|row| row.number))
     }
 
     /// Runs `body` in a transaction on a connection of the store's pool and commits it: for the application's own
@@ -82,13 +96,20 @@ impl PostgresStore {
     }
 }
 
+/// Whether the transaction goes on seeing what was there when it began.
+fn sees_the_past(conn: &mut PgConnection) -> StoreResult<bool> {
+    const ISOLATION: &str = "SELECT current_setting('transaction_isolation') AS setting";
+    let isolation: Setting = statement(ISOLATION).get_result(conn).map_err(|error| sorted(error).0)?;
+    Ok(!matches!(isolation.setting.as_str(), "read committed" | "read uncommitted"))
+}
+
 /// Sets the search path until the transaction ends; returns what it was.
 fn change_search_path(conn: &mut PgConnection, path: &str) -> StoreResult<String> {
-    const READ: &str = "SELECT current_setting('search_path') AS path";
-    const SET: &str = "SELECT set_config('search_path', $1, TRUE) AS path";
-    let before: SearchPath = statement(READ).get_result(conn).map_err(|error| sorted(error).0)?;
-    let _: SearchPath = statement(SET).bind::<Text, _>(path).get_result(conn).map_err(|error| sorted(error).0)?;
-    Ok(before.path)
+    const READ: &str = "SELECT current_setting('search_path') AS setting";
+    const SET: &str = "SELECT set_config('search_path', $1, TRUE) AS setting";
+    let before: Setting = statement(READ).get_result(conn).map_err(|error| sorted(error).0)?;
+    let _: Setting = statement(SET).bind::<Text, _>(path).get_result(conn).map_err(|error| sorted(error).0)?;
+    Ok(before.setting)
 }
 
 /// Why the door stayed shut.

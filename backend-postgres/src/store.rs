@@ -5,7 +5,7 @@ use crate::migrate;
 use crate::options::PostgresOptions;
 use crate::tx::{PgTx, Session, search_path};
 use diesel::QueryableByName;
-use diesel::pg::PgConnection;
+use diesel::pg::{Pg, PgConnection};
 use diesel::sql_types::Text;
 use leasehold_core::store::{Store, StoreError, StoreInfo, StoreResult, Tx, TxKind};
 use leasehold_sql::statement;
@@ -83,6 +83,19 @@ impl PostgresStore {
     /// Lends a connection of the store's, outside any transaction.
     pub(crate) fn borrow<T>(&self, kind: TxKind, run: impl FnOnce(&mut PgConnection) -> T) -> StoreResult<T> {
         self.connections.with(kind, |link| run(&mut link.conn))
+    }
+
+    /// The first row of a read, in a transaction of its own.
+    pub(crate) fn read_now<R>(&self, sql: &'static str) -> StoreResult<Option<R>>
+    where
+        R: QueryableByName<Pg> + 'static,
+    {
+        let mut first = None;
+        self.run(TxKind::Read, &mut |tx| {
+            first = tx.rows::<R, _>(statement(sql))?.into_iter().next();
+            Ok(())
+        })?;
+        Ok(first)
     }
 
     fn schema_version(&self) -> StoreResult<Option<migrate::SchemaVersion>> {

@@ -111,6 +111,8 @@ pub(crate) struct PgTx<'c> {
     mark: Option<Mark>,
     /// A step needs the mark and the transaction has begun without one: it must run again, with the mark first.
     wants_mark: bool,
+    /// An update by this transaction is later than this one, besides those that it can see.
+    floor: Option<i64>,
     /// The workflows and gates whose rows this transaction holds.
     pub(crate) workflows: BTreeSet<i64>,
     pub(crate) gates: BTreeSet<i64>,
@@ -122,8 +124,9 @@ impl<'c> PgTx<'c> {
     }
 
     /// The steps on a connection of the application's, whose transaction is open and stays so.
-    pub(crate) fn lent(conn: &'c mut PgConnection, session: &'c Session) -> Self {
-        Self { open: true, ..Self::over(Line::Lent(conn), session, TxKind::Client) }
+    /// Where it does not see the present, `floor` is the latest update that is committed now.
+    pub(crate) fn lent(conn: &'c mut PgConnection, session: &'c Session, floor: Option<i64>) -> Self {
+        Self { open: true, floor, ..Self::over(Line::Lent(conn), session, TxKind::Client) }
     }
 
     fn over(line: Line<'c>, session: &'c Session, kind: TxKind) -> Self {
@@ -135,6 +138,7 @@ impl<'c> PgTx<'c> {
             failed: None,
             mark: None,
             wants_mark: false,
+            floor: None,
             workflows: BTreeSet::new(),
             gates: BTreeSet::new(),
         }
@@ -196,6 +200,12 @@ impl<'c> PgTx<'c> {
     /// Refuses a write to what this transaction does not hold locked: on another store, or another day, it would race.
     pub(crate) fn require<'k>(&mut self, what: &str, held: bool, key: &'k i64) -> StoreResult<&'k i64> {
         if held { Ok(key) } else { Err(self.fail(rejected(format!("{what} {key} is changed without being locked")))) }
+    }
+
+    /// When an update at `at` took place, as readers of updates see it.
+    pub(crate) fn update_at(&self, at: Timestamp) -> i64 {
+        let floor = self.floor.map_or(i64::MIN, |latest| latest.saturating_add(1));
+        at.as_micros().max(floor)
     }
 
     /// From here on no lock is waited for longer than a moment.

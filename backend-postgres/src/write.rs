@@ -349,7 +349,7 @@ impl PgTx<'_> {
             .bind::<Array<BigInt>, _>(column(changes, |change| change.counters.failed))
             .bind::<Array<BigInt>, _>(column(changes, |change| change.counters.canceled))
             .bind::<Array<Nullable<BigInt>>, _>(column(changes, |change| change.finished_at.map(Timestamp::as_micros)))
-            .bind::<Array<BigInt>, _>(column(changes, |change| change.at.as_micros()));
+            .bind::<Array<BigInt>, _>(changes.iter().map(|change| self.update_at(change.at)).collect::<Vec<_>>());
         if self.execute(query)? == changes.len() {
             Ok(())
         } else {

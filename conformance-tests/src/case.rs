@@ -48,11 +48,16 @@ pub enum Need {
     Statements,
     /// How long a call may take.
     LatencyBudget,
+    /// To run steps in a transaction that the application began, beside rows of its own.
+    OwnTransactions,
+    /// Two transactions that write at the same time: a store with one writer shows nothing about locks.
+    OverlappingWriters,
 }
 
 impl Need {
     /// Every need.
-    pub const ALL: [Self; 4] = [Self::Restart, Self::SecondHandle, Self::Statements, Self::LatencyBudget];
+    pub const ALL: [Self; 6] =
+        [Self::Restart, Self::SecondHandle, Self::Statements, Self::LatencyBudget, Self::OwnTransactions, Self::OverlappingWriters];
 }
 
 impl fmt::Display for Need {
@@ -62,6 +67,8 @@ impl fmt::Display for Need {
             Self::SecondHandle => "second handle",
             Self::Statements => "statement counter",
             Self::LatencyBudget => "latency budget",
+            Self::OwnTransactions => "own transactions",
+            Self::OverlappingWriters => "overlapping writers",
         })
     }
 }

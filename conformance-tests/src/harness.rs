@@ -1,6 +1,6 @@
 //! What the author of a backend brings.
 
-use crate::Need;
+use crate::{Need, OwnTransactions};
 use leasehold_core::model::{Micros, Timestamp};
 use leasehold_core::store::{BoxError, Clock, ManualClock, Store};
 use std::any::Any;
@@ -80,13 +80,25 @@ pub struct Opened {
     pub(crate) second_handle: Option<OpenAgain>,
     pub(crate) statements: Option<Arc<dyn StatementCounter>>,
     pub(crate) latency_budget: Option<Duration>,
+    pub(crate) own: Option<Box<dyn OwnTransactions>>,
+    writers_overlap: bool,
     kept: Vec<Box<dyn Any + Send + Sync>>,
 }
 
 impl Opened {
     /// A store and its clock; nothing else.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn TestClock>) -> Self {
-        Self { store, clock, restart: None, second_handle: None, statements: None, latency_budget: None, kept: Vec::new() }
+        Self {
+            store,
+            clock,
+            restart: None,
+            second_handle: None,
+            statements: None,
+            latency_budget: None,
+            own: None,
+            writers_overlap: false,
+            kept: Vec::new(),
+        }
     }
     /// Its data outlive it: `open` makes a store on them after every earlier one was dropped.
     #[must_use]
@@ -112,6 +124,18 @@ impl Opened {
         self.latency_budget = Some(budget);
         self
     }
+    /// An application's own transactions can enclose its steps.
+    #[must_use]
+    pub fn with_own_transactions(mut self, own: impl OwnTransactions + 'static) -> Self {
+        self.own = Some(Box::new(own));
+        self
+    }
+    /// Two transactions that write are open at the same time, and wait for each other only where they meet in a row.
+    #[must_use]
+    pub fn with_overlapping_writers(mut self) -> Self {
+        self.writers_overlap = true;
+        self
+    }
     /// Keeps `thing`, such as a temporary folder, until the case has ended.
     #[must_use]
     pub fn keeping(mut self, thing: impl Any + Send + Sync) -> Self {
@@ -125,6 +149,8 @@ impl Opened {
             Need::SecondHandle => self.second_handle.is_some(),
             Need::Statements => self.statements.is_some(),
             Need::LatencyBudget => self.latency_budget.is_some(),
+            Need::OwnTransactions => self.own.is_some(),
+            Need::OverlappingWriters => self.writers_overlap,
         }
     }
 }

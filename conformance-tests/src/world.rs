@@ -1,7 +1,7 @@
 //! What a case works with: a store, its clock, and the engine's verbs as short calls.
 
 use crate::scenario::name;
-use crate::{Opened, Planted, TestClock};
+use crate::{Door, Opened, OwnTransactions, OwnTx, Planted, TestClock};
 use leasehold_core::model::{Fence, OpSeq, Timestamp, WorkflowId, WorkflowSeq};
 use leasehold_core::store::rows::{ArtifactRow, Attempt, EventRow, NewRecord, OpPage, OpView, WorkflowRow};
 use leasehold_core::store::{BoxError, Store, StoreError, StoreExt, StoreResult, Tx, TxKind};
@@ -78,6 +78,26 @@ impl World {
     /// That the harness sets no budget.
     pub fn latency_budget(&self) -> Result<std::time::Duration, BoxError> {
         self.opened.latency_budget.ok_or_else(|| "the harness sets no latency budget".into())
+    }
+
+    /// Runs `body` in a transaction of the application's through `door`.
+    ///
+    /// # Errors
+    /// What `body` returned, or that the harness has no such transactions.
+    pub(crate) fn own_transaction(&self, door: Door, mut body: impl FnMut(&mut dyn OwnTx) -> Result<(), BoxError>) -> Result<(), BoxError> {
+        self.own()?.transaction(door, &mut body)
+    }
+
+    /// The application's own rows.
+    ///
+    /// # Errors
+    /// The harness's.
+    pub(crate) fn own_rows(&self) -> Result<Vec<String>, BoxError> {
+        self.own()?.rows()
+    }
+
+    fn own(&self) -> Result<&dyn OwnTransactions, BoxError> {
+        self.opened.own.as_deref().ok_or_else(|| "the harness has no transactions of the application's".into())
     }
 
     /// Closes the store and opens it again on the same data.

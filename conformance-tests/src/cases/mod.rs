@@ -17,6 +17,8 @@ mod faults;
 mod graph;
 mod identity;
 mod maintenance;
+mod overlap;
+mod own;
 mod race;
 mod rate;
 mod reads;
@@ -59,6 +61,8 @@ const FILES: &[&[Case]] = &[
     events::CASES,
     reads::CASES,
     race::CASES,
+    overlap::CASES,
+    own::CASES,
     stress::CASES,
     suspects::CASES,
     budget::CASES,

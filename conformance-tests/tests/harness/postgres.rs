@@ -1,5 +1,8 @@
 //! The harness of Postgres: each case in a schema of its own, on the server that the tests find or start.
 
+#[path = "postgres_own.rs"]
+mod own;
+
 use leasehold_conformance::{Harness, Opened, StatementCounter, TestClock, start};
 use leasehold_core::model::Timestamp;
 use leasehold_core::store::{BoxError, Store};
@@ -33,14 +36,17 @@ impl TestClock for Clock {
 
 impl Harness for Postgres {
     fn open(&self) -> Result<Opened, BoxError> {
-        let schema = TestSchema::new()?;
+        let schema = Arc::new(TestSchema::new()?);
         // Two hundred cases run side by side: each keeps few connections.
         let url = format!("{}&pool_size=4", schema.url());
         let store = Arc::new(PostgresStore::connect(&url)?);
         let clock = Arc::new(Clock(DatabaseClock::install(&schema, start().as_micros())?));
         let counter = Arc::new(Counter(Arc::clone(&store)));
         let again = move || Ok(Arc::new(PostgresStore::connect(&url)?) as Arc<dyn Store>);
+        let own = own::Own::new(Arc::clone(&store), Arc::clone(&schema))?;
         let opened = Opened::new(store as Arc<dyn Store>, clock)
+            .with_own_transactions(own)
+            .with_overlapping_writers()
             .with_statements(counter)
             .with_latency_budget(Duration::from_millis(500))
             .with_restart(again.clone())
