@@ -179,13 +179,13 @@ impl PgTx<'_> {
             return Ok(Vec::new());
         }
         let keys: Vec<i64> = gates.iter().map(|gate| gate.0).collect();
-        let locked: Vec<rows::Seq> = self.rows(statement(LOCK_GATES).bind::<Array<BigInt>, _>(keys))?;
+        let locked: Vec<rows::Seq> = self.rows(statement(self.sql(LOCK_GATES)).bind::<Array<BigInt>, _>(keys))?;
         let locked: Vec<i64> = locked.into_iter().map(|row| row.seq).collect();
         if locked.is_empty() {
             return Ok(Vec::new());
         }
         self.gates.extend(&locked);
-        let counted: Vec<CountedGate> = self.rows(statement(COUNT_GATES).bind::<Array<BigInt>, _>(locked))?;
+        let counted: Vec<CountedGate> = self.rows(statement(self.sql(COUNT_GATES)).bind::<Array<BigInt>, _>(locked))?;
         let gates = counted.into_iter().map(|counted| {
             let now = Timestamp::from_micros(counted.now_us).map_err(|error| StoreError::Rejected(error.into()))?;
             counted.gate.read_at(now)
@@ -212,7 +212,7 @@ impl PgTx<'_> {
         if takes.is_empty() {
             return Ok(Vec::new());
         }
-        let query = statement(CLAIM)
+        let query = statement(self.sql(CLAIM))
             .bind::<Array<BigInt>, _>(takes.iter().map(|take| take.lane.0).collect::<Vec<_>>())
             .bind::<Array<BigInt>, _>(takes.iter().map(|take| take.gate.0).collect::<Vec<_>>())
             .bind::<Array<BigInt>, _>(takes.iter().map(|take| i64::from(take.limit)).collect::<Vec<_>>())

@@ -25,7 +25,7 @@ pub(crate) const WORKFLOWS: &str = concat!("SELECT ", workflow_columns!(), " FRO
 // What a row lock had to wait for, it returns as it is then: this read is behind the lock.
 pub(crate) const LOCK_WORKFLOWS: &str =
     concat!("SELECT ", workflow_lock_columns!(), " FROM workflows AS w WHERE w.seq = ANY($1) ORDER BY w.seq FOR NO KEY UPDATE");
-const LOCK_FREE_WORKFLOWS: &str =
+pub(crate) const LOCK_FREE_WORKFLOWS: &str =
     concat!("SELECT ", workflow_lock_columns!(), " FROM workflows AS w WHERE w.seq = ANY($1) ORDER BY w.seq FOR NO KEY UPDATE SKIP LOCKED");
 
 const RESERVE_OPS: &str = "SELECT nextval('ops_seq') AS seq FROM generate_series(1, $1)";
@@ -161,7 +161,7 @@ impl GraphTx for PgTx<'_> {
             }
             Wait::Skip => LOCK_FREE_WORKFLOWS,
         };
-        let locked = self.load::<rows::WorkflowLock, _>(statement(sql).bind::<Array<BigInt>, _>(workflows(seqs)))?;
+        let locked = self.load::<rows::WorkflowLock, _>(statement(self.sql(sql)).bind::<Array<BigInt>, _>(workflows(seqs)))?;
         self.workflows.extend(locked.iter().map(|workflow| workflow.seq.0));
         Ok(locked)
     }
@@ -220,7 +220,7 @@ impl GraphTx for PgTx<'_> {
             Reach::Children => DOWNSTREAM_CHILDREN,
             Reach::Descendants => DOWNSTREAM,
         };
-        self.load::<rows::Downstream, _>(statement(sql).bind::<Array<BigInt>, _>(ops(from)))
+        self.load::<rows::Downstream, _>(statement(self.sql(sql)).bind::<Array<BigInt>, _>(ops(from)))
     }
 
     fn upstream(&mut self, children: &[OpSeq]) -> StoreResult<Vec<UpstreamEdge>> {

@@ -59,7 +59,7 @@ pub(crate) const CLEAR_READY: &str = "
         SELECT op FROM ready WHERE op = ANY(ARRAY(SELECT seq FROM ops WHERE workflow = ANY($1)))
          ORDER BY op FOR UPDATE)
     DELETE FROM ready WHERE op = ANY(ARRAY(SELECT op FROM held))";
-const CLEAR_LEASES: &str = concat!(
+pub(crate) const CLEAR_LEASES: &str = concat!(
     "WITH held AS MATERIALIZED (
          SELECT op FROM leases WHERE workflow = ANY($1) ORDER BY op FOR UPDATE)
      DELETE FROM leases WHERE op = ANY(ARRAY(SELECT op FROM held)) RETURNING ",
@@ -142,7 +142,7 @@ impl LeaseTx for PgTx<'_> {
             return Ok(Vec::new());
         }
         let (ops, tokens, fences) = keys(leases);
-        let query = statement(EXTEND_LEASES)
+        let query = statement(self.sql(EXTEND_LEASES))
             .bind::<Array<BigInt>, _>(ops)
             .bind::<Array<Text>, _>(tokens)
             .bind::<Array<BigInt>, _>(fences)
@@ -160,7 +160,8 @@ impl LeaseTx for PgTx<'_> {
                 Take::Expired => TAKE_EXPIRED_LEASES,
             };
             let (ops, tokens, fences) = keys(leases);
-            let query = statement(sql).bind::<Array<BigInt>, _>(ops).bind::<Array<Text>, _>(tokens).bind::<Array<BigInt>, _>(fences);
+            let query =
+                statement(self.sql(sql)).bind::<Array<BigInt>, _>(ops).bind::<Array<Text>, _>(tokens).bind::<Array<BigInt>, _>(fences);
             let rows: Vec<TakenLease> = self.rows(query)?;
             for row in rows {
                 let read = row.lease.read().and_then(|lease| Ok((lease, instant(row.judged_at_us)?)));
@@ -186,9 +187,9 @@ impl LeaseTx for PgTx<'_> {
         }
         // Work flows from `delayed` to `ready` to `leases`: what slips forward is seen by the next statement.
         for sql in [CLEAR_DELAYED, CLEAR_READY] {
-            self.execute(statement(sql).bind::<Array<BigInt>, _>(workflows(seqs)))?;
+            self.execute(statement(self.sql(sql)).bind::<Array<BigInt>, _>(workflows(seqs)))?;
         }
-        let mut cleared = self.load::<rows::Lease, _>(statement(CLEAR_LEASES).bind::<Array<BigInt>, _>(workflows(seqs)))?;
+        let mut cleared = self.load::<rows::Lease, _>(statement(self.sql(CLEAR_LEASES)).bind::<Array<BigInt>, _>(workflows(seqs)))?;
         cleared.sort_unstable_by_key(|lease| lease.key.op);
         Ok(cleared)
     }

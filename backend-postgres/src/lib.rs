@@ -22,6 +22,8 @@
 mod claim;
 mod connection;
 mod error;
+#[cfg(feature = "faults")]
+mod faults;
 mod finality;
 mod graph;
 mod lease;
@@ -37,6 +39,8 @@ mod tx;
 mod wait;
 mod write;
 
+#[cfg(feature = "faults")]
+pub use faults::Fault;
 pub use migrate::{SCHEMA_VERSION, migrate};
 pub use options::{OptionsError, PostgresOptions, SchemaName};
 pub use store::PostgresStore;

@@ -67,6 +67,14 @@ impl PostgresStore {
         Ok(store)
     }
 
+    /// The same store, broken: for tests of the conformance suite.
+    #[cfg(feature = "faults")]
+    #[must_use]
+    pub fn with_fault(mut self, fault: crate::Fault) -> Self {
+        self.session.fault = Some(fault);
+        self
+    }
+
     /// How many statements the steps of this store's transactions have sent; BEGIN and COMMIT are not among them.
     pub fn statements(&self) -> u64 {
         self.session.statements.load(Ordering::Relaxed)

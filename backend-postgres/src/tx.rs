@@ -27,6 +27,8 @@ pub(crate) struct Session {
     begin_read: String,
     pub(crate) finality: Finality,
     pub(crate) statements: AtomicU64,
+    #[cfg(feature = "faults")]
+    pub(crate) fault: Option<crate::Fault>,
 }
 
 impl Session {
@@ -37,6 +39,8 @@ impl Session {
             begin_read: begin("REPEATABLE READ READ ONLY", options),
             finality: Finality::default(),
             statements: AtomicU64::new(0),
+            #[cfg(feature = "faults")]
+            fault: None,
         }
     }
 
@@ -145,6 +149,16 @@ impl<'c> PgTx<'c> {
     }
 
     // ---- what steps are made of ----
+
+    /// The statement to run: the one given, unless a test has this store broken.
+    #[cfg_attr(not(feature = "faults"), expect(clippy::unused_self, reason = "only a broken store has others"))]
+    pub(crate) fn sql(&self, sound: &'static str) -> &'static str {
+        #[cfg(feature = "faults")]
+        if let Some(fault) = self.session.fault {
+            return crate::faults::broken(fault, sound);
+        }
+        sound
+    }
 
     /// Runs a statement and reads its rows.
     pub(crate) fn load<'q, R, Q>(&mut self, query: Q) -> StoreResult<Vec<R::Value>>

@@ -21,7 +21,7 @@ fn the_guarantee_table_is_current() {
         Column::of("memory", &memory::Memory).unwrap(),
         Column::of("SQLite in memory", &sqlite_memory::SqliteMemory).unwrap(),
         Column::of("SQLite file", &sqlite_file::SqliteFile).unwrap(),
-        Column::of("Postgres", &postgres::Postgres).unwrap(),
+        Column::of("Postgres", &postgres::Postgres::default()).unwrap(),
     ];
     let table = guarantee_table(&columns);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/GUARANTEES.md");

@@ -4,5 +4,5 @@
 mod harness;
 
 fn main() {
-    std::process::exit(leasehold_conformance::run(harness::Postgres));
+    std::process::exit(leasehold_conformance::run(harness::Postgres::default()));
 }

@@ -8,6 +8,7 @@ mod errors;
 mod finality;
 mod held;
 mod migrations;
+mod own;
 mod reconnect;
 mod time;
 mod tls;

@@ -1,6 +1,6 @@
 //! The application's own transaction: its rows and the engine's commit or roll back together (B5).
 
-use super::overlap::{LONG, Meeting, PATIENCE, beside};
+use super::overlap::{LONG, Meeting, Met, PATIENCE, beside};
 use crate::case::cases;
 use crate::scenario::LEASE;
 use crate::verbs::{completion, permanent_failure};
@@ -9,6 +9,7 @@ use leasehold_core::model::{Limits, RequestId, WorkflowSpec};
 use leasehold_core::state::{OpStatus, WorkflowStatus};
 use leasehold_core::store::{BoxError, Wait};
 use leasehold_core::transitions::{self, CreateMode, CreateOutcome, CreateRequest, Ended, Finish, TransitionError};
+use std::time::Duration;
 
 cases! {
     rows_of_the_application_and_a_new_workflow_commit_together proves ["B5"] needs [OwnTransactions];
@@ -21,6 +22,7 @@ cases! {
     ownership_is_judged_at_the_call_and_kept_until_the_commit proves ["B5", "L1", "L7"] needs [OwnTransactions];
     nobody_sees_what_an_application_has_not_committed proves ["B5", "O3"] needs [OwnTransactions];
     an_ensure_waits_for_an_application_that_creates_the_same_and_attaches proves ["B5", "I2"] needs [OwnTransactions];
+    neighbours_of_an_application_may_wait_for_it_and_lose_nothing proves ["B5", "B3"] needs [OwnTransactions];
     neighbours_go_on_while_an_application_holds_a_workflow proves ["B5", "B3"] needs [OwnTransactions, OverlappingWriters];
 }
 
@@ -228,31 +230,49 @@ fn an_ensure_waits_for_an_application_that_creates_the_same_and_attaches(w: &mut
     Ok(())
 }
 
+/// What an engine does besides, from its claim to its end.
+fn neighbours(w: &World) -> Result<usize, BoxError> {
+    let fresh = Scenario::new().ops("n", 20).build(w)?;
+    let first = w.claim_one("w2")?;
+    w.heartbeat(&[first.lease.key])?;
+    w.complete_one(&first, "1")?;
+    let drained = w.drain("w2")?;
+    assert_eq!(w.workflow(&fresh.id)?.status, WorkflowStatus::Succeeded);
+    w.recover(10)?;
+    Ok(1 + drained)
+}
+
+/// An application that holds a workflow, beside which `neighbours` begin; how they ended.
+fn beside_an_application(w: &World, door: Door, patience: Duration) -> Result<Met<(), usize>, BoxError> {
+    let held = Scenario::new().op("a").leased_by("w1").op("b").after(&["a"]).build(w)?;
+    let item = completion(&held.claimed("a"), "1");
+    let holding = |meeting: &Meeting| {
+        w.own_transaction(door, |own| {
+            own.insert("held")?;
+            complete(own, &item)?;
+            meeting.meet();
+            Ok(())
+        })
+    };
+    let met = beside(patience, holding, || neighbours(w))?;
+    w.drain("w1")?;
+    assert_eq!(w.statuses(&held, &["a", "b"])?, [OpStatus::Succeeded, OpStatus::Succeeded]);
+    Ok(met)
+}
+
+fn neighbours_of_an_application_may_wait_for_it_and_lose_nothing(w: &mut World) -> Outcome {
+    for door in Door::ALL {
+        let neighbours = beside_an_application(w, door, PATIENCE)?.other;
+        // Where they come after it they also do what it made ready.
+        assert!(neighbours == 20 || neighbours == 21, "{neighbours}");
+    }
+    Ok(())
+}
+
 fn neighbours_go_on_while_an_application_holds_a_workflow(w: &mut World) -> Outcome {
     for door in Door::ALL {
-        let held = Scenario::new().op("a").leased_by("w1").op("b").after(&["a"]).build(w)?;
-        let item = completion(&held.claimed("a"), "1");
-        let neighbours = || -> Result<usize, BoxError> {
-            let fresh = Scenario::new().ops("n", 20).build(w)?;
-            let first = w.claim_one("w2")?;
-            w.heartbeat(&[first.lease.key])?;
-            w.complete_one(&first, "1")?;
-            let drained = w.drain("w2")?;
-            assert_eq!(w.workflow(&fresh.id)?.status, WorkflowStatus::Succeeded);
-            w.recover(10)?;
-            Ok(1 + drained)
-        };
-        let holding = |meeting: &Meeting| {
-            w.own_transaction(door, |own| {
-                own.insert("held")?;
-                complete(own, &item)?;
-                meeting.meet();
-                Ok(())
-            })
-        };
-        let met = beside(LONG, holding, neighbours)?;
+        let met = beside_an_application(w, door, LONG)?;
         assert_eq!((met.other, met.beside), (20, true), "all of it while the transaction stood open");
-        assert_eq!(w.drain("w1")?, 1);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 mod kill;
 mod tx;
 
-pub use kill::run_mutants;
+pub use kill::{Broken, run_broken, run_mutants};
 
 use crate::{Harness, Opened};
 use leasehold_core::store::{BoxError, Store, StoreInfo, StoreResult, Tx, TxKind};

@@ -6,13 +6,27 @@ mod own;
 use leasehold_conformance::{Harness, Opened, StatementCounter, TestClock, start};
 use leasehold_core::model::Timestamp;
 use leasehold_core::store::{BoxError, Store};
-use leasehold_postgres::PostgresStore;
+use leasehold_postgres::{Fault, PostgresStore};
 use leasehold_test_postgres::{DatabaseClock, TestSchema};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Makes the stores.
-pub(crate) struct Postgres;
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Postgres {
+    /// How they are broken, if they are.
+    pub(crate) fault: Option<Fault>,
+}
+
+impl Postgres {
+    fn connect(self, url: &str) -> Result<PostgresStore, BoxError> {
+        let store = PostgresStore::connect(url)?;
+        Ok(match self.fault {
+            Some(fault) => store.with_fault(fault),
+            None => store,
+        })
+    }
+}
 
 struct Counter(Arc<PostgresStore>);
 
@@ -39,10 +53,11 @@ impl Harness for Postgres {
         let schema = Arc::new(TestSchema::new()?);
         // Two hundred cases run side by side: each keeps few connections.
         let url = format!("{}&pool_size=4", schema.url());
-        let store = Arc::new(PostgresStore::connect(&url)?);
+        let store = Arc::new(self.connect(&url)?);
         let clock = Arc::new(Clock(DatabaseClock::install(&schema, start().as_micros())?));
         let counter = Arc::new(Counter(Arc::clone(&store)));
-        let again = move || Ok(Arc::new(PostgresStore::connect(&url)?) as Arc<dyn Store>);
+        let same = *self;
+        let again = move || Ok(Arc::new(same.connect(&url)?) as Arc<dyn Store>);
         let own = own::Own::new(Arc::clone(&store), Arc::clone(&schema))?;
         let opened = Opened::new(store as Arc<dyn Store>, clock)
             .with_own_transactions(own)
