@@ -10,7 +10,7 @@
 #![allow(clippy::print_stdout, reason = "a program that tells a person what it measured")]
 
 use leasehold::prelude::*;
-use leasehold::store::{StoreInfo, StoreResult, Tx, TxKind};
+use leasehold::store::{Hints, StoreInfo, StoreResult, Tx, TxKind};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -150,5 +150,13 @@ impl Store for Timed {
 
     fn describe(&self) -> StoreResult<StoreInfo> {
         self.inner.describe()
+    }
+
+    fn try_write(&self) -> StoreResult<()> {
+        self.inner.try_write()
+    }
+
+    fn hints(&self) -> Option<Arc<dyn Hints>> {
+        self.inner.hints()
     }
 }

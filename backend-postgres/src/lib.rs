@@ -26,6 +26,7 @@ mod error;
 mod faults;
 mod finality;
 mod graph;
+mod hint;
 mod lease;
 mod migrate;
 mod options;

@@ -93,7 +93,7 @@ impl fmt::Display for SchemaName {
 
 /// How to reach a store and how long to wait for it.
 ///
-/// Everything but `schema`, `prepared_statements`, `pool_size`, `pool_timeout_ms`, `statement_timeout_ms` and
+/// Everything but `schema`, `prepared_statements`, `hints`, `pool_size`, `pool_timeout_ms`, `statement_timeout_ms` and
 /// `lock_timeout_ms` in the URL's query string goes to libpq as it is: `sslmode`, `sslrootcert`, `application_name`,
 /// `target_session_attrs` and the rest.
 ///
@@ -111,6 +111,8 @@ pub struct PostgresOptions {
     location: String,
     pub(crate) schema: SchemaName,
     pub(crate) prepared_statements: bool,
+    /// Whether processes tell each other of changes by NOTIFY, on a connection more.
+    pub(crate) hints: bool,
     pub(crate) pool_size: u32,
     pub(crate) pool_timeout: Duration,
     pub(crate) statement_timeout: Duration,
@@ -132,6 +134,7 @@ impl PostgresOptions {
             location: String::new(),
             schema: SchemaName::default(),
             prepared_statements: true,
+            hints: true,
             pool_size: 8,
             pool_timeout: Duration::from_secs(5),
             statement_timeout: Duration::from_secs(30),
@@ -158,13 +161,8 @@ impl PostgresOptions {
     fn set(&mut self, name: &str, value: &str) -> Result<bool, OptionsError> {
         match name {
             "schema" => self.schema = SchemaName::new(value)?,
-            "prepared_statements" => {
-                self.prepared_statements = match value {
-                    "on" | "true" => true,
-                    "off" | "false" => false,
-                    _ => return Err(refused("prepared_statements", value, "on or off")),
-                }
-            }
+            "prepared_statements" => self.prepared_statements = switch("prepared_statements", value)?,
+            "hints" => self.hints = switch("hints", value)?,
             "pool_size" => self.pool_size = positive("pool_size", value)?,
             "pool_timeout_ms" => self.pool_timeout = millis("pool_timeout_ms", value)?,
             "statement_timeout_ms" => self.statement_timeout = millis("statement_timeout_ms", value)?,
@@ -209,6 +207,14 @@ impl fmt::Debug for PostgresOptions {
 
 fn refused(name: &'static str, value: &str, takes: &'static str) -> OptionsError {
     OptionsError::Value { name, value: value.to_owned(), takes }
+}
+
+fn switch(name: &'static str, value: &str) -> Result<bool, OptionsError> {
+    match value {
+        "on" | "true" => Ok(true),
+        "off" | "false" => Ok(false),
+        _ => Err(refused(name, value, "on or off")),
+    }
 }
 
 fn positive(name: &'static str, value: &str) -> Result<u32, OptionsError> {
@@ -289,6 +295,7 @@ mod tests {
         for (url, wanted) in [
             ("postgres://h/d?pool_size=0", "pool_size=0"),
             ("postgres://h/d?prepared_statements=maybe", "prepared_statements=maybe"),
+            ("postgres://h/d?hints=", "hints="),
             ("postgres://h/d?schema=", "empty"),
             ("postgres://h/d?schema=pg_mine", "belongs to the database"),
             ("sqlite:x", "postgres://"),

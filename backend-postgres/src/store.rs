@@ -1,13 +1,14 @@
 //! The store: transactions on borrowed connections.
 
 use crate::connection::{Connections, Link};
+use crate::hint::Herald;
 use crate::migrate;
 use crate::options::PostgresOptions;
 use crate::tx::{PgTx, Session, search_path};
 use diesel::QueryableByName;
 use diesel::pg::{Pg, PgConnection};
 use diesel::sql_types::Text;
-use leasehold_core::store::{Store, StoreError, StoreInfo, StoreResult, Tx, TxKind};
+use leasehold_core::store::{Hints, Store, StoreError, StoreInfo, StoreResult, Tx, TxKind};
 use leasehold_sql::statement;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub struct PostgresStore {
     options: Arc<PostgresOptions>,
     connections: Connections,
     session: Session,
+    hints: Option<Arc<Herald>>,
 }
 
 #[derive(QueryableByName)]
@@ -62,7 +64,9 @@ impl PostgresStore {
     /// database cannot be reached.
     pub fn open_existing(options: PostgresOptions) -> StoreResult<Self> {
         let options = Arc::new(options);
-        let store = Self { connections: Connections::new(&options), session: Session::new(&options), options };
+        let connections = Connections::new(&options);
+        let hints = options.hints.then(|| Arc::new(Herald::new(connections.connector().clone(), &options.schema)));
+        let store = Self { connections, session: Session::new(&options), options, hints };
         migrate::check(store.schema_version()?)?;
         Ok(store)
     }
@@ -185,5 +189,14 @@ impl Store for PostgresStore {
             Ok(())
         })?;
         Ok(info)
+    }
+
+    fn try_write(&self) -> StoreResult<()> {
+        const CHANGE_NOTHING: &str = "UPDATE schema_info SET version = version";
+        self.run(TxKind::Client, &mut |tx| tx.execute(statement(CHANGE_NOTHING)).map(drop))
+    }
+
+    fn hints(&self) -> Option<Arc<dyn Hints>> {
+        self.hints.as_ref().map(|hints| Arc::clone(hints) as Arc<dyn Hints>)
     }
 }

@@ -32,6 +32,7 @@ mod connection;
 mod error;
 mod graph;
 mod group;
+mod hint;
 mod lease;
 mod migrate;
 mod own;

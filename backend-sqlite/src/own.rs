@@ -2,7 +2,7 @@
 
 use crate::connection::until;
 use crate::error::{is_busy, store_error};
-use crate::store::{Location, SqliteStore};
+use crate::store::{CHANGE_NOTHING, Location, SqliteStore};
 use crate::tx::SqliteTx;
 use diesel::connection::{AnsiTransactionManager as Manager, SimpleConnection, TransactionManager};
 use diesel::result::Error;
@@ -15,9 +15,6 @@ use std::time::Instant;
 const ENTER: &str = "SAVEPOINT leasehold_own";
 const LEAVE: &str = "RELEASE leasehold_own";
 const UNDO: &str = "ROLLBACK TO leasehold_own; RELEASE leasehold_own";
-/// Changes nothing, but only a writer may do it.
-const TAKE_WRITE_LOCK: &str = "UPDATE schema_info SET version = version WHERE id = 0";
-
 const NO_TRANSACTION: &str =
     "the connection is not in a transaction: begin one IMMEDIATE, so that your rows and the engine's commit together";
 const DEFERRED: &str = "another connection has written since this transaction first read, so it can never write: it began DEFERRED. \
@@ -41,7 +38,7 @@ impl SqliteStore {
             conn.batch_execute("ROLLBACK").map_err(store_error)?;
             return Err(rejected(NO_TRANSACTION).into());
         }
-        conn.batch_execute(TAKE_WRITE_LOCK).map_err(|error| if is_busy(&error) { rejected(DEFERRED) } else { store_error(error) })?;
+        conn.batch_execute(CHANGE_NOTHING).map_err(|error| if is_busy(&error) { rejected(DEFERRED) } else { store_error(error) })?;
         conn.batch_execute(ENTER).map_err(store_error)?;
         let done = self.lend(conn, body);
         let left = match &done {

@@ -52,12 +52,21 @@ pub enum Need {
     OwnTransactions,
     /// Two transactions that write at the same time: a store with one writer shows nothing about locks.
     OverlappingWriters,
+    /// To hear of what another handle changes.
+    Hints,
 }
 
 impl Need {
     /// Every need.
-    pub const ALL: [Self; 6] =
-        [Self::Restart, Self::SecondHandle, Self::Statements, Self::LatencyBudget, Self::OwnTransactions, Self::OverlappingWriters];
+    pub const ALL: [Self; 7] = [
+        Self::Restart,
+        Self::SecondHandle,
+        Self::Statements,
+        Self::LatencyBudget,
+        Self::OwnTransactions,
+        Self::OverlappingWriters,
+        Self::Hints,
+    ];
 }
 
 impl fmt::Display for Need {
@@ -69,6 +78,7 @@ impl fmt::Display for Need {
             Self::LatencyBudget => "latency budget",
             Self::OwnTransactions => "own transactions",
             Self::OverlappingWriters => "overlapping writers",
+            Self::Hints => "hints",
         })
     }
 }

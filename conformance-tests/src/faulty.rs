@@ -12,7 +12,7 @@ use leasehold_core::store::rows::{
     Totals, UpdateCursor, UpstreamEdge, WaitKey, WorkflowPage, WorkflowRow, WriteSet,
 };
 use leasehold_core::store::{
-    Candidate, ClockReading, GraphTx, Leadership, LeaseTx, PulledBack, ReadTx, Spare, Store, StoreError, StoreInfo, StoreResult, TimeTx,
+    Candidate, ClockReading, GraphTx, Hints, Leadership, LeaseTx, PulledBack, ReadTx, Spare, Store, StoreError, StoreInfo, StoreResult, TimeTx,
     Tx, TxKind, Wait, WaitTx,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -91,6 +91,14 @@ impl Store for FaultyStore {
 
     fn describe(&self) -> StoreResult<StoreInfo> {
         self.inner.describe()
+    }
+
+    fn try_write(&self) -> StoreResult<()> {
+        self.inner.try_write()
+    }
+
+    fn hints(&self) -> Option<Arc<dyn Hints>> {
+        self.inner.hints()
     }
 }
 

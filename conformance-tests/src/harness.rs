@@ -151,6 +151,7 @@ impl Opened {
             Need::LatencyBudget => self.latency_budget.is_some(),
             Need::OwnTransactions => self.own.is_some(),
             Need::OverlappingWriters => self.writers_overlap,
+            Need::Hints => self.store.hints().is_some(),
         }
     }
 }

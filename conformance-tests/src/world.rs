@@ -242,4 +242,10 @@ impl Store for Closed {
     fn describe(&self) -> StoreResult<leasehold_core::store::StoreInfo> {
         Err(StoreError::Unavailable("the store is closed".into()))
     }
+    fn try_write(&self) -> StoreResult<()> {
+        Err(StoreError::Unavailable("the store is closed".into()))
+    }
+    fn hints(&self) -> Option<Arc<dyn leasehold_core::store::Hints>> {
+        None
+    }
 }

@@ -163,6 +163,11 @@ fn a_server_that_takes_no_writes_is_read_only_and_its_connection_is_dropped() {
         assert!(matches!(error, StoreError::ReadOnly(_)), "{error:?}");
         world.until(sessions, 0);
     }
+    // What only reads does not notice; health does.
+    assert!(store.describe().is_ok());
+    assert!(matches!(store.try_write(), Err(StoreError::ReadOnly(_))));
+    world.until(sessions, 0);
+    world.store.try_write().unwrap();
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod common;
 mod errors;
 mod finality;
 mod held;
+mod hint;
 mod migrations;
 mod own;
 mod reconnect;

@@ -15,6 +15,7 @@ mod events;
 mod fail;
 mod faults;
 mod graph;
+mod hints;
 mod identity;
 mod maintenance;
 mod overlap;
@@ -63,6 +64,7 @@ const FILES: &[&[Case]] = &[
     race::CASES,
     overlap::CASES,
     own::CASES,
+    hints::CASES,
     stress::CASES,
     suspects::CASES,
     budget::CASES,

@@ -6,7 +6,7 @@ mod tx;
 pub use kill::{Broken, run_broken, run_mutants};
 
 use crate::{Harness, Opened};
-use leasehold_core::store::{BoxError, Store, StoreInfo, StoreResult, Tx, TxKind};
+use leasehold_core::store::{BoxError, Hints, Store, StoreInfo, StoreResult, Tx, TxKind};
 use std::fmt;
 use std::sync::Arc;
 use tx::MutantTx;
@@ -148,6 +148,14 @@ impl Store for MutantStore {
 
     fn describe(&self) -> StoreResult<StoreInfo> {
         self.inner.describe()
+    }
+
+    fn try_write(&self) -> StoreResult<()> {
+        self.inner.try_write()
+    }
+
+    fn hints(&self) -> Option<Arc<dyn Hints>> {
+        self.inner.hints()
     }
 }
 

@@ -1,6 +1,6 @@
 //! A store that stops for ever on one side of a commit.
 
-use leasehold_core::store::{Store, StoreInfo, StoreResult, Tx, TxKind};
+use leasehold_core::store::{Hints, Store, StoreInfo, StoreResult, Tx, TxKind};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -57,5 +57,11 @@ impl Store for Boundary {
     }
     fn describe(&self) -> StoreResult<StoreInfo> {
         self.inner.describe()
+    }
+    fn try_write(&self) -> StoreResult<()> {
+        self.inner.try_write()
+    }
+    fn hints(&self) -> Option<Arc<dyn Hints>> {
+        self.inner.hints()
     }
 }

@@ -86,10 +86,11 @@ struct Core {
 impl Client {
     /// A client of `store`.
     pub fn new(store: Arc<dyn Store>) -> Self {
+        let hub = Arc::new(Hub::of(store.as_ref()));
         Self {
             core: Arc::new(Core {
                 store,
-                hub: Arc::default(),
+                hub,
                 limits: Limits::default(),
                 patience: CALL_PATIENCE,
                 clock_tolerance: CLOCK_TOLERANCE,

@@ -8,6 +8,7 @@ use crate::store::rows::{
 };
 use crate::store::{Store, StoreInfo, StoreResult, Tx};
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// The store as a whole (P2).
 #[derive(Debug, Clone, PartialEq)]
@@ -209,6 +210,20 @@ impl Client {
     /// [`ClientError::Store`].
     pub async fn policies(&self) -> Result<Vec<QueuePolicy>, ClientError> {
         self.read(|tx| Ok(tx.policies()?)).await
+    }
+
+    /// Whether the store can be worked with now: it commits a write that changes nothing, and tells what it is. One try,
+    /// so that whoever asks learns of a store that is away, full or read-only at once.
+    ///
+    /// # Errors
+    /// [`ClientError::Store`], whose [`StoreError`](crate::store::StoreError) says what is wrong.
+    pub async fn health(&self) -> Result<StoreInfo, ClientError> {
+        self.with_patience(Duration::ZERO)
+            .blocking(|store| {
+                store.try_write()?;
+                store.describe()
+            })
+            .await
     }
 
     /// The store as a whole.

@@ -265,7 +265,7 @@ impl EngineBuilder {
             let problems = problems.into_iter().map(|message| Problem { op: None, message }).collect();
             return Err(EngineError::Setup(InvalidSpec { problems }));
         };
-        let hub = Arc::new(Hub::with_observers(self.observers).map_err(EngineError::Thread)?);
+        let hub = Arc::new(Hub::with_observers(self.store.as_ref(), self.observers).map_err(EngineError::Thread)?);
         let kinds = self.strict_kinds.then(|| self.handlers.keys().cloned().collect());
         let client = Client::of_engine(Arc::clone(&self.store), Arc::clone(&hub), self.limits, kinds, self.definitions)
             .with_patience(self.patience)

@@ -5,7 +5,7 @@ use super::notice::Notice;
 use super::observer::{Closing, Notices, Observer, Ticket};
 use crate::model::WorkflowId;
 use crate::store::rows::EventKind;
-use crate::store::{Store, StoreError, StoreExt, Tx, TxKind};
+use crate::store::{Hint, Hints, Listener, Store, StoreError, StoreExt, Tx, TxKind};
 use crate::transitions;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -26,18 +26,32 @@ pub(crate) struct Hub {
     notices: Notices,
     bells: Mutex<Vec<Weak<dyn Bell>>>,
     waiters: Mutex<HashMap<WorkflowId, Weak<Notify>>>,
+    /// Other processes.
+    others: Option<Arc<dyn Hints>>,
     /// Dropped last: ends the observers' thread.
     _closing: Option<Closing>,
 }
 
 impl Hub {
+    /// A hub that nobody in this process observes.
+    pub(crate) fn of(store: &dyn Store) -> Self {
+        Self { others: store.hints(), ..Self::default() }
+    }
+
     /// A hub with `observers`.
     ///
     /// # Errors
     /// When the observers' thread cannot be made.
-    pub(crate) fn with_observers(observers: Vec<Arc<dyn Observer>>) -> std::io::Result<Self> {
+    pub(crate) fn with_observers(store: &dyn Store, observers: Vec<Arc<dyn Observer>>) -> std::io::Result<Self> {
         let (notices, closing) = Notices::to(observers)?;
-        Ok(Self { notices, _closing: closing, ..Self::default() })
+        Ok(Self { notices, _closing: closing, ..Self::of(store) })
+    }
+
+    /// From now on `listener` hears what other processes tell, as long as it lives.
+    pub(crate) fn listen_to_others(&self, listener: &Arc<dyn Listener>) {
+        if let Some(others) = &self.others {
+            others.listen(listener);
+        }
     }
 
     /// The line that observers hear.
@@ -85,11 +99,16 @@ impl Hub {
                 }
             }
         }
-        if told.iter().any(|notice| notice.kind == EventKind::OpCanceled) {
+        if told.is_empty() {
+            return;
+        }
+        let canceled = told.iter().any(|notice| notice.kind == EventKind::OpCanceled);
+        if canceled {
             self.bells().for_each(|bell| bell.canceled());
         }
-        if !told.is_empty() {
-            self.ring();
+        self.ring();
+        if let Some(others) = &self.others {
+            others.tell(if canceled { Hint::Canceled } else { Hint::Work });
         }
     }
 

@@ -51,6 +51,10 @@ impl Running {
             session.outbox.claiming(false);
         })
         .inspect_err(|_| session.outbox.claiming(false))?;
+        // A cycle by hand looks when it is told to, and at nothing else.
+        if until == Until::Stopped {
+            session.listen_to_others();
+        }
         Ok(running)
     }
 

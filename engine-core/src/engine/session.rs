@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::client::with_causes;
 use crate::model::{AgentName, KindName, Limits, Micros, WorkerName};
 use crate::store::rows::{ClaimedOp, LeaseKey, WaitKey};
-use crate::store::{ClockBehind, Store, StoreError};
+use crate::store::{ClockBehind, Hint, Listener, Store, StoreError};
 use crate::transitions::{End, Finish};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -109,6 +109,12 @@ impl Session {
         let bell: Arc<dyn Bell> = Arc::clone(&session) as Arc<dyn Bell>;
         session.settings.hub.add_bell(&bell);
         session
+    }
+
+    /// From now on this session hears of other processes' changes.
+    pub(super) fn listen_to_others(self: &Arc<Self>) {
+        let listener: Arc<dyn Listener> = Arc::clone(self) as Arc<dyn Listener>;
+        self.settings.hub.listen_to_others(&listener);
     }
 
     pub(super) fn tally(&self) -> MutexGuard<'_, Tally> {
@@ -208,5 +214,14 @@ impl Bell for Session {
     }
     fn canceled(&self) {
         self.held.nudge();
+    }
+}
+
+impl Listener for Session {
+    fn hear(&self, hint: Hint) {
+        if hint == Hint::Canceled {
+            self.canceled();
+        }
+        self.ring();
     }
 }

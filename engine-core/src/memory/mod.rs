@@ -12,7 +12,7 @@ mod time;
 mod wait;
 
 use crate::model::{GateKey, Timestamp, WorkflowSeq};
-use crate::store::{Clock, Store, StoreError, StoreInfo, StoreResult, Tx, TxKind};
+use crate::store::{Clock, Hints, Store, StoreError, StoreInfo, StoreResult, Tx, TxKind};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tables::Tables;
@@ -71,6 +71,15 @@ impl Store for MemoryStore {
 
     fn describe(&self) -> StoreResult<StoreInfo> {
         Ok(StoreInfo { backend: "memory", location: "this process".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), schema: 0 })
+    }
+
+    fn try_write(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
+    /// Nobody else can see this store.
+    fn hints(&self) -> Option<Arc<dyn Hints>> {
+        None
     }
 }
 

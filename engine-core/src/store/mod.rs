@@ -6,6 +6,7 @@
 mod clock;
 mod error;
 mod graph;
+mod hint;
 mod lease;
 mod read;
 pub mod rows;
@@ -15,6 +16,7 @@ mod wait;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{BoxError, SchemaError, StoreError, StoreResult};
 pub use graph::GraphTx;
+pub use hint::{Hint, Hints, Listener};
 pub use lease::LeaseTx;
 pub use read::ReadTx;
 pub use time::{Candidate, ClockBehind, ClockReading, Leadership, PulledBack, Spare, TimeTx};
@@ -22,6 +24,7 @@ pub use wait::WaitTx;
 
 use crate::model::Timestamp;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// What a transaction is for: a backend chooses connection, priority and time limits by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,6 +76,16 @@ pub trait Store: Debug + Send + Sync {
     /// # Errors
     /// [`StoreError`] when the database cannot be asked.
     fn describe(&self) -> StoreResult<StoreInfo>;
+
+    /// Commits a write that changes nothing, to learn whether the store takes one: a read tells nothing about a full
+    /// disk, or a server that has become a stand-by.
+    ///
+    /// # Errors
+    /// [`StoreError`], by which a caller knows what is wrong.
+    fn try_write(&self) -> StoreResult<()>;
+
+    /// How to hear of what other processes change; `None` where there is no way but to look.
+    fn hints(&self) -> Option<Arc<dyn Hints>>;
 }
 
 /// What a store is.

@@ -5,7 +5,7 @@ use leasehold_core::engine::{Engine, EngineBuilder};
 use leasehold_core::memory::MemoryStore;
 use leasehold_core::model::{KindName, LeaseToken, Micros, OpId, Timestamp, WorkerName};
 use leasehold_core::store::rows::{Attempt, AttemptOutcome, OpView};
-use leasehold_core::store::{ManualClock, Store, StoreError, StoreExt, StoreInfo, StoreResult, Tx, TxKind};
+use leasehold_core::store::{Hints, ManualClock, Store, StoreError, StoreExt, StoreInfo, StoreResult, Tx, TxKind};
 use leasehold_core::transitions::{CLOCK_TOLERANCE, ClaimCursor, ClaimRequest, claim};
 use std::fmt;
 use std::future::Future;
@@ -173,5 +173,11 @@ impl Store for Faulty {
     }
     fn describe(&self) -> StoreResult<StoreInfo> {
         self.inner.describe()
+    }
+    fn try_write(&self) -> StoreResult<()> {
+        self.inner.try_write()
+    }
+    fn hints(&self) -> Option<Arc<dyn Hints>> {
+        self.inner.hints()
     }
 }

@@ -3,7 +3,7 @@
 use crate::disk::{Committed, Disk};
 use crate::tables::{Tables, rejected};
 use leasehold_core::model::Timestamp;
-use leasehold_core::store::{Clock, Store, StoreInfo, StoreResult, Tx, TxKind};
+use leasehold_core::store::{Clock, Hints, Store, StoreInfo, StoreResult, Tx, TxKind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -64,6 +64,17 @@ impl Store for ToyStore {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             schema: 1,
         })
+    }
+
+    fn try_write(&self) -> StoreResult<()> {
+        let turn = self.disk.wait_for_turn()?;
+        let Committed { number, tables } = self.last_commit()?;
+        self.disk.save(&turn, &Committed { number: number + 1, tables })
+    }
+
+    /// Others look by themselves.
+    fn hints(&self) -> Option<Arc<dyn Hints>> {
+        None
     }
 }
 

@@ -1,7 +1,7 @@
 //! The cases about steps once more, with the file opened anew for every transaction: what they see has been through it.
 
 use leasehold_conformance::{Arguments, CASES, Harness, Level, Opened, run_with, start};
-use leasehold_core::store::{BoxError, Clock, ManualClock, Store, StoreInfo, StoreResult, Tx, TxKind};
+use leasehold_core::store::{BoxError, Clock, Hints, ManualClock, Store, StoreInfo, StoreResult, Tx, TxKind};
 use leasehold_toy_backend::ToyStore;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,6 +24,12 @@ impl Store for Reopened {
     }
     fn describe(&self) -> StoreResult<StoreInfo> {
         self.open()?.describe()
+    }
+    fn try_write(&self) -> StoreResult<()> {
+        self.open()?.try_write()
+    }
+    fn hints(&self) -> Option<Arc<dyn Hints>> {
+        None
     }
 }
 

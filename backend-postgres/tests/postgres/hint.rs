@@ -1,0 +1,68 @@
+//! Processes that hear of each other at once, and work on by polling where they do not (B4, S6).
+
+use crate::common::World;
+use leasehold_core::client::{Client, Op, Workflow};
+use leasehold_core::engine::{Engine, HandlerError, OpContext, Running};
+use leasehold_core::store::Store;
+use leasehold_core::transitions::Actor;
+use leasehold_postgres::PostgresStore;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::timeout;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any test.
+const NEVER: Duration = Duration::from_hours(1);
+
+/// An engine that looks by itself every `poll`; its ops say that they begin, and run until they are told to stop.
+async fn engine(store: PostgresStore, poll: Duration) -> (Engine, Running, UnboundedReceiver<&'static str>) {
+    let (say, said) = unbounded_channel();
+    let handler = move |ctx: OpContext, (): ()| {
+        let say = say.clone();
+        async move {
+            say.send("begun").unwrap();
+            ctx.cancellation().cancelled().await;
+            say.send("told to stop").unwrap();
+            Ok::<_, HandlerError>(())
+        }
+    };
+    let engine = Engine::builder(Arc::new(store) as Arc<dyn Store>)
+        .handler("k", handler)
+        .lease(3 * NEVER)
+        .heartbeat(NEVER)
+        .poll(poll)
+        .stop_wait(Duration::from_millis(50))
+        .grace(Duration::ZERO)
+        .build()
+        .await
+        .unwrap();
+    let running = engine.start().unwrap();
+    (engine, running, said)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_processs_work_begins_and_its_cancel_arrives_long_before_the_next_look() {
+    let world = World::new();
+    let (_engine, running, mut said) = engine(world.another("pool_size=3"), NEVER).await;
+    let elsewhere = Client::new(Arc::new(world.another("pool_size=3")) as Arc<dyn Store>);
+    let flow = elsewhere.start(Workflow::new("w").op(Op::new("a", "k").input(&()))).await.unwrap();
+    assert_eq!(timeout(PATIENCE, said.recv()).await.unwrap(), Some("begun"));
+    elsewhere.cancel_workflow(flow.id(), &Actor::new("operator")).await.unwrap();
+    assert_eq!(timeout(PATIENCE, said.recv()).await.unwrap(), Some("told to stop"));
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_hints_polling_finds_it() {
+    let world = World::new();
+    for (worker, client) in [("hints=off", "hints=off"), ("hints=off", "hints=on"), ("hints=on", "hints=off")] {
+        let (_engine, running, mut said) = engine(world.another(worker), Duration::from_millis(50)).await;
+        let elsewhere = Client::new(Arc::new(world.another(client)) as Arc<dyn Store>);
+        let flow = elsewhere.start(Workflow::new("w").op(Op::new("a", "k").input(&()))).await.unwrap();
+        assert_eq!(timeout(PATIENCE, said.recv()).await.unwrap(), Some("begun"), "{worker}, {client}");
+        elsewhere.cancel_workflow(flow.id(), &Actor::new("operator")).await.unwrap();
+        running.shutdown().await.unwrap();
+    }
+    assert!(world.another("hints=off").hints().is_none());
+}
