@@ -1,6 +1,6 @@
 //! Where a store's time goes: how many transactions of each kind, and how long they took.
 
-use leasehold::store::{Store, StoreInfo, StoreResult, Tx, TxKind};
+use leasehold::store::{Hints, Store, StoreInfo, StoreResult, Tx, TxKind};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,5 +41,13 @@ impl Store for Meter {
 
     fn describe(&self) -> StoreResult<StoreInfo> {
         self.inner.describe()
+    }
+
+    fn try_write(&self) -> StoreResult<()> {
+        self.inner.try_write()
+    }
+
+    fn hints(&self) -> Option<Arc<dyn Hints>> {
+        self.inner.hints()
     }
 }
