@@ -12,8 +12,8 @@ use leasehold_core::store::rows::{
     Totals, UpdateCursor, UpstreamEdge, WaitKey, WorkflowPage, WorkflowRow, WriteSet,
 };
 use leasehold_core::store::{
-    Candidate, ClockReading, GraphTx, Hints, Leadership, LeaseTx, PulledBack, ReadTx, Spare, Store, StoreError, StoreInfo, StoreResult, TimeTx,
-    Tx, TxKind, Wait, WaitTx,
+    Candidate, ClockReading, GraphTx, Hints, Leadership, LeaseTx, PulledBack, ReadTx, Spare, Store, StoreError, StoreInfo, StoreResult,
+    TimeTx, Tx, TxKind, Wait, WaitTx,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
