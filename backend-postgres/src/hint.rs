@@ -242,7 +242,9 @@ impl Shared {
         }
         // The last says the most.
         if let Some(hint) = heard.last() {
-            turn.listeners.iter().for_each(|listener| listener.hear(*hint));
+            for listener in &turn.listeners {
+                listener.hear(*hint);
+            }
         }
         Ok(())
     }

@@ -76,7 +76,9 @@ impl Shared {
                     seen = Some((conn, version));
                     failed = false;
                     if changed {
-                        listeners.iter().for_each(|listener| listener.hear(Hint::Work));
+                        for listener in &listeners {
+                            listener.hear(Hint::Work);
+                        }
                     }
                 }
                 // Once for each time that it stops working: whoever has a look of its own reports the rest.
