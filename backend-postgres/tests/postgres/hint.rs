@@ -3,6 +3,7 @@
 use crate::common::World;
 use leasehold_core::client::{Client, Op, Workflow};
 use leasehold_core::engine::{Engine, HandlerError, OpContext, Running};
+use leasehold_core::model::{QueueName, QueuePolicy};
 use leasehold_core::store::Store;
 use leasehold_core::transitions::Actor;
 use leasehold_postgres::PostgresStore;
@@ -50,6 +51,25 @@ async fn another_processs_work_begins_and_its_cancel_arrives_long_before_the_nex
     assert_eq!(timeout(PATIENCE, said.recv()).await.unwrap(), Some("begun"));
     elsewhere.cancel_workflow(flow.id(), &Actor::new("operator")).await.unwrap();
     assert_eq!(timeout(PATIENCE, said.recv()).await.unwrap(), Some("told to stop"));
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_that_another_process_raises_is_followed_at_once() {
+    let world = World::new();
+    let elsewhere = Client::new(Arc::new(world.another("pool_size=3")) as Arc<dyn Store>);
+    let limit = |most| QueuePolicy { max_in_flight: Some(most), ..QueuePolicy::unlimited(QueueName::new("q").unwrap()) };
+    elsewhere.set_policy(limit(1)).await.unwrap();
+    let (engine, running, mut said) = engine(world.another("pool_size=3"), NEVER).await;
+    let ops = ["a", "b", "c"].map(|id| Op::new(id, "k").queue("q").input(&()));
+    let flow = elsewhere.start(Workflow::new("w").ops(ops)).await.unwrap();
+    assert_eq!(timeout(PATIENCE, said.recv()).await.unwrap(), Some("begun"));
+    let running_ops = async || engine.client().snapshot(flow.id()).await.unwrap().ops.running;
+    assert_eq!(running_ops().await, 1);
+    elsewhere.set_policy(limit(2)).await.unwrap();
+    assert_eq!(timeout(PATIENCE, said.recv()).await.unwrap(), Some("begun"));
+    assert_eq!(running_ops().await, 2);
+    elsewhere.cancel_workflow(flow.id(), &Actor::new("operator")).await.unwrap();
     running.shutdown().await.unwrap();
 }
 

@@ -8,3 +8,4 @@ mod operate;
 mod run;
 mod sandbox;
 mod shell;
+mod stores;

@@ -60,7 +60,7 @@ impl Client {
     pub async fn trust_clock_within(&self, actor: &Actor, leases_within: Micros) -> Result<ClockTrusted, ClientError> {
         let call = TrustClock { request: RequestId::random(), actor: actor.clone(), leases_within };
         let trusted = self.change(move |tx| transitions::trust_clock(tx, &call), |trusted| std::mem::take(&mut trusted.notices)).await?;
-        self.core.hub.ring();
+        self.core.hub.ring_everywhere();
         Ok(trusted)
     }
 }

@@ -39,7 +39,8 @@ impl Client {
         self.change(move |tx| transitions::cancel_workflow(tx, &call), |canceled| std::mem::take(&mut canceled.notices)).await
     }
 
-    /// Stores `policy` in place of the one for the same site (or any) and queue. Workers follow within a heartbeat.
+    /// Stores `policy` in place of the one for the same site (or any) and queue. Every claim that begins
+    /// later obeys it; where it admits more, workers are told, and those that cannot be told find out by their next poll.
     ///
     /// # Errors
     /// [`ClientError::Invalid`] when its numbers cannot work.
@@ -47,7 +48,7 @@ impl Client {
         policy.check().map_err(|error| InvalidSpec::of_workflow(error.to_string()))?;
         let policies = [policy];
         self.blocking(move |store| store.with(TxKind::Client, |tx| tx.set_policies(&policies))).await?;
-        self.core.hub.ring();
+        self.core.hub.ring_everywhere();
         Ok(())
     }
 }

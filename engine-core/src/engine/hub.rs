@@ -66,9 +66,21 @@ impl Hub {
         bells.push(Arc::downgrade(bell));
     }
 
-    /// Tells all claim loops that there may be work.
-    pub(crate) fn ring(&self) {
+    /// Tells all claim loops that there may be work, those of other processes as well.
+    pub(crate) fn ring_everywhere(&self) {
+        self.ring();
+        self.tell_others(Hint::Work);
+    }
+
+    /// Tells this process's claim loops.
+    fn ring(&self) {
         self.bells().for_each(|bell| bell.ring());
+    }
+
+    fn tell_others(&self, hint: Hint) {
+        if let Some(others) = &self.others {
+            others.tell(hint);
+        }
     }
 
     fn bells(&self) -> impl Iterator<Item = Arc<dyn Bell>> {
@@ -107,9 +119,7 @@ impl Hub {
             self.bells().for_each(|bell| bell.canceled());
         }
         self.ring();
-        if let Some(others) = &self.others {
-            others.tell(if canceled { Hint::Canceled } else { Hint::Work });
-        }
+        self.tell_others(if canceled { Hint::Canceled } else { Hint::Work });
     }
 
     /// Tells what a transaction changed that the application began and has committed. Observers hear of it in the order in
