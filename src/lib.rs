@@ -25,6 +25,8 @@
 //! - [`client`]: [`Client`](client::Client) starts, repairs and reads workflows, with or without an engine.
 //! - [`model`], [`state`], [`store`]: values, the one transition table, and the contract of a backend.
 //!
+//! - `sqlite`, `postgres`: the stores themselves, for what only one of them has, such as transactions of the application's.
+//!
 //! # Features
 //! `sqlite` (default) and `postgres` bring one backend each; `memory:` is always there.
 
@@ -33,6 +35,10 @@ pub mod prelude;
 
 pub use connect::{ConnectError, connect, connect_existing};
 pub use leasehold_core::{client, engine, memory, model, state, store, transitions};
+#[cfg(feature = "postgres")]
+pub use leasehold_postgres as postgres;
+#[cfg(feature = "sqlite")]
+pub use leasehold_sqlite as sqlite;
 
 /// The README, whose programs are tested.
 #[cfg(all(doctest, feature = "sqlite"))]

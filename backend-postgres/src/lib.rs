@@ -40,6 +40,8 @@ mod tx;
 mod wait;
 mod write;
 
+/// Whose connections a store lends: the application needs the same version.
+pub use diesel;
 #[cfg(feature = "faults")]
 pub use faults::Fault;
 pub use migrate::{SCHEMA_VERSION, migrate};

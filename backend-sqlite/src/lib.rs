@@ -46,6 +46,8 @@ mod tx;
 mod wait;
 mod write;
 
+/// Whose connections a store lends: the application needs the same version.
+pub use diesel;
 pub use error::{OpenError, WaitError};
 pub use migrate::SCHEMA_VERSION;
 pub use store::{GroupLimits, Location, SqliteOptions, SqliteStore, Synchronous};

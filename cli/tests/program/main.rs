@@ -5,6 +5,7 @@ mod bad_files;
 mod examples;
 mod http;
 mod operate;
+mod orders;
 mod run;
 mod sandbox;
 mod shell;
