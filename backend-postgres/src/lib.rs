@@ -8,6 +8,8 @@
 //! - **Connections.** Claiming, committing and heartbeats have one each, all other calls share a pool. A connection that
 //!   died between two transactions is replaced; one that dies inside makes its call [`Unavailable`], and one on a server
 //!   that turned read-only is closed.
+//! - **Hints** of what other processes changed come by NOTIFY on one more connection, sent after the commit; `hints=off` in the
+//!   URL leaves them out. Where they cannot come, behind a pooler, a store finds out and says so once.
 //! - **Readers of events and updates** stop short of what an open transaction could still precede.
 //!
 //! # Building

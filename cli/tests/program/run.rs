@@ -79,7 +79,8 @@ fn nothing_is_left_of_a_killed_run() {
     assert_eq!(sandbox.temporary_folders(), 1);
     running.signal("KILL");
     until("the guard removes the folder of the killed run", || sandbox.temporary_folders() == 0);
-    assert!(!runs(&sandbox.read("a.pid")));
+    // It was killed before; that takes a moment on a busy machine.
+    until("the op is gone", || !runs(&sandbox.read("a.pid")));
 }
 
 #[test]

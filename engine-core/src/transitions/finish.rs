@@ -250,6 +250,8 @@ fn answers_to(end: &End, ended: &Ended) -> bool {
             Ended::Failed { error } => error.code == OpError::BAD_EMISSION,
             other => *other == Ended::Succeeded,
         },
+        // A handler that ended its attempt in a transaction of the application's: the question is whether that committed.
+        End::Fail { error, .. } if error.code == OpError::NOT_COMMITTED && *ended == Ended::Succeeded => true,
         End::Fail { .. } => matches!(ended, Ended::Retried { .. } | Ended::Failed { .. }),
         End::Suspend { .. } => match ended {
             Ended::Failed { error } => error.code == OpError::BAD_WAIT,

@@ -173,3 +173,9 @@ async fn the_idempotency_key_is_the_same_on_every_attempt_and_of_no_other_op() {
     assert_eq!((key.len(), &key), (64, &before));
     assert_ne!(key, flow.result::<String>("b").await.unwrap());
 }
+
+#[tokio::test]
+async fn health_tries_a_write_and_tells_what_the_store_is() {
+    let info = World::new().client().health().await.unwrap();
+    assert_eq!(info.backend, "memory");
+}

@@ -13,3 +13,4 @@ mod observers;
 mod pool;
 mod shutdown;
 mod waits;
+mod within;
