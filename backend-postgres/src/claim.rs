@@ -112,10 +112,10 @@ pub(crate) const CLAIM: &str = "
           JOIN picked AS k ON k.op = t.op
           JOIN ops AS o ON o.seq = t.op
          CROSS JOIN clock
-        RETURNING op, workflow, gate, token, fence, worker, acquired_at_us, expires_at_us)
+        RETURNING op, workflow, gate, token, fence, worker, acquired_at_us, expires_at_us, dispatched_at_us)
     SELECT le.op, le.workflow, le.gate, le.token, le.fence, le.worker, le.acquired_at_us, le.expires_at_us,
-           w.id AS workflow_id, o.id AS op_id, p.id AS parent_id, l.kind, l.queue, l.site, o.input, o.metadata,
-           o.time_limit_us, t.failures, t.due_at_us
+           le.dispatched_at_us, w.id AS workflow_id, o.id AS op_id, p.id AS parent_id, l.kind, l.queue, l.site, o.input, o.metadata,
+           o.time_limit_us, o.retry, t.failures, t.due_at_us
       FROM leased AS le
       JOIN taken AS t ON t.op = le.op
       JOIN ops AS o ON o.seq = le.op

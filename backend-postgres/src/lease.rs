@@ -30,7 +30,18 @@ pub(crate) const EXTEND_LEASES: &str = concat!(
         FROM held, clock
        WHERE l.op = held.op AND l.op = ANY(ARRAY(SELECT op FROM held))
          AND held.expires_at_us > clock.us AND held.acquired_at_us <= clock.us
-      RETURNING l.op, l.workflow, l.gate, l.token, l.fence, l.worker, l.acquired_at_us, l.expires_at_us"
+      RETURNING l.op, l.workflow, l.gate, l.token, l.fence, l.worker, l.acquired_at_us, l.expires_at_us,
+                l.dispatched_at_us"
+);
+
+pub(crate) const DISPATCH_LEASES: &str = concat!(
+    held_and_clock!(),
+    " UPDATE leases AS l SET dispatched_at_us = coalesce(l.dispatched_at_us, clock.us)
+        FROM held, clock
+       WHERE l.op = held.op AND l.op = ANY(ARRAY(SELECT op FROM held))
+         AND held.expires_at_us > clock.us AND held.acquired_at_us <= clock.us
+      RETURNING l.op, l.workflow, l.gate, l.token, l.fence, l.worker, l.acquired_at_us, l.expires_at_us,
+                l.dispatched_at_us"
 );
 
 /// Deletes the held leases for which `$stands` is true.
@@ -42,7 +53,7 @@ macro_rules! take_leases {
                WHERE l.op = held.op AND l.op = ANY(ARRAY(SELECT op FROM held)) AND ",
             $stands,
             " RETURNING l.op, l.workflow, l.gate, l.token, l.fence, l.worker, l.acquired_at_us, l.expires_at_us,
-                        clock.us AS judged_at_us"
+                        l.dispatched_at_us, clock.us AS judged_at_us"
         )
     };
 }
@@ -82,8 +93,8 @@ pub(crate) const ATTEMPTS_BY_LEASE: &str = concat!(
 // The `ready` rows are gone: failures and due time are what the lease's beginning left behind.
 const CLAIMED_BY: &str = "
     SELECT le.op, le.workflow, le.gate, le.token, le.fence, le.worker, le.acquired_at_us, le.expires_at_us,
-           w.id AS workflow_id, o.id AS op_id, p.id AS parent_id, l.kind, l.queue, l.site, o.input, o.metadata,
-           o.time_limit_us, o.failures, le.acquired_at_us AS due_at_us
+           le.dispatched_at_us, w.id AS workflow_id, o.id AS op_id, p.id AS parent_id, l.kind, l.queue, l.site, o.input, o.metadata,
+           o.time_limit_us, o.retry, o.failures, le.acquired_at_us AS due_at_us
       FROM leases AS le
       JOIN ops AS o ON o.seq = le.op
       JOIN workflows AS w ON w.seq = le.workflow
@@ -150,6 +161,16 @@ impl LeaseTx for PgTx<'_> {
         let mut extended = self.load::<rows::Lease, _>(query)?;
         extended.sort_unstable_by_key(|lease| lease.key.op);
         Ok(extended)
+    }
+
+    fn dispatch_leases(&mut self, leases: &[LeaseKey]) -> StoreResult<Vec<Lease>> {
+        if leases.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (ops, tokens, fences) = keys(leases);
+        let query =
+            statement(DISPATCH_LEASES).bind::<Array<BigInt>, _>(ops).bind::<Array<Text>, _>(tokens).bind::<Array<BigInt>, _>(fences);
+        self.load::<rows::Lease, _>(query)
     }
 
     fn take_leases(&mut self, leases: &[LeaseKey], take: Take) -> StoreResult<Taken> {

@@ -6,13 +6,15 @@ use crate::write::column;
 use diesel::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Nullable, Text};
 use leasehold_core::model::{OpSeq, Timestamp};
-use leasehold_core::store::rows::{OpWait, OpWake, TakeWait, TakenWaits, WaitKey};
+use leasehold_core::store::rows::{OpWait, OpWake, TakeWait, TakenWaits, WaitKey, WaitReason};
 use leasehold_core::store::{StoreError, StoreResult, Tx, WaitTx};
 use leasehold_sql::rows::Row;
 use leasehold_sql::{rows, statement, wait_columns};
 
 pub(crate) const DUE_WAITS: &str =
     concat!("SELECT ", wait_columns!(), " FROM waits WHERE due_at_us <= (SELECT now_us()) ORDER BY due_at_us, op LIMIT $1");
+
+pub(crate) const WAITS_FOR: &str = concat!("SELECT ", wait_columns!(), " FROM waits WHERE reason = $1 AND op > $2 ORDER BY op LIMIT $3");
 
 /// Deletes the waits named for which `$stands` is true. The workflows' locks are the waits' locks, so nothing is waited
 /// for, and the statement's own time is behind them.
@@ -68,6 +70,14 @@ struct TakenWait {
 impl WaitTx for PgTx<'_> {
     fn due_waits(&mut self, limit: u32) -> StoreResult<Vec<OpWait>> {
         self.load::<rows::Wait, _>(statement(DUE_WAITS).bind::<BigInt, _>(i64::from(limit)))
+    }
+
+    fn waits_for(&mut self, reason: WaitReason, after: Option<OpSeq>, limit: u32) -> StoreResult<Vec<OpWait>> {
+        let query = statement(WAITS_FOR)
+            .bind::<Text, _>(reason.as_str())
+            .bind::<BigInt, _>(after.map_or(i64::MIN, |after| after.0))
+            .bind::<BigInt, _>(i64::from(limit));
+        self.load::<rows::Wait, _>(query)
     }
 
     fn take_waits(&mut self, waits: &[WaitKey], take: TakeWait) -> StoreResult<TakenWaits> {

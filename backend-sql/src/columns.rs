@@ -38,6 +38,7 @@ macro_rules! op_view_columns {
             ", l.kind, l.queue, l.site, l.agent, o.input, o.metadata, o.time_limit_us, o.created_at_us, o.finished_at_us, \
              le.gate AS lease_gate, le.token AS lease_token, le.fence AS lease_fence, le.worker AS lease_worker, \
              le.acquired_at_us AS lease_acquired_at_us, le.expires_at_us AS lease_expires_at_us, \
+             le.dispatched_at_us AS lease_dispatched_at_us, \
              wa.fence AS wait_fence, wa.reason AS wait_reason, wa.since_us AS wait_since_us, wa.due_at_us AS wait_due_at_us"
         )
     };
@@ -47,7 +48,7 @@ macro_rules! op_view_columns {
 #[macro_export]
 macro_rules! lease_columns {
     () => {
-        "op, workflow, gate, token, fence, worker, acquired_at_us, expires_at_us"
+        "op, workflow, gate, token, fence, worker, acquired_at_us, expires_at_us, dispatched_at_us"
     };
 }
 

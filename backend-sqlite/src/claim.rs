@@ -108,8 +108,8 @@ macro_rules! claimed {
     ($failures:literal, $due_at_us:literal, $from:literal) => {
         concat!(
             "SELECT le.op, le.workflow, le.gate, le.token, le.fence, le.worker, le.acquired_at_us, le.expires_at_us,
-                    w.id AS workflow_id, o.id AS op_id, parent.id AS parent_id, l.kind, l.queue, l.site, o.input, o.metadata,
-                    o.time_limit_us, ",
+                    le.dispatched_at_us, w.id AS workflow_id, o.id AS op_id, parent.id AS parent_id, l.kind, l.queue, l.site, o.input, o.metadata,
+                    o.time_limit_us, o.retry, ",
             $failures,
             " AS failures, ",
             $due_at_us,

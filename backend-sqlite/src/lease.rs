@@ -21,6 +21,16 @@ pub(crate) const EXTEND_LEASES: &str = concat!(
     lease_columns!()
 );
 
+pub(crate) const DISPATCH_LEASES: &str = concat!(
+    "UPDATE leases
+        SET dispatched_at_us = coalesce(dispatched_at_us, ?1)
+       FROM json_each(?2) AS k
+      WHERE leases.op = k.value ->> 0 AND leases.token = k.value ->> 1 AND leases.fence = k.value ->> 2
+        AND leases.expires_at_us > ?1 AND leases.acquired_at_us <= ?1
+     RETURNING ",
+    lease_columns!()
+);
+
 pub(crate) const TAKE_LIVE: &str = concat!(
     "DELETE FROM leases
       WHERE op IN (SELECT le.op
@@ -103,6 +113,18 @@ impl LeaseTx for SqliteTx<'_> {
             }
             tx.wrote(extended.len());
             Ok(extended)
+        })
+    }
+
+    fn dispatch_leases(&mut self, leases: &[LeaseKey]) -> StoreResult<Vec<Lease>> {
+        self.change(|tx| {
+            let mut dispatched = Vec::new();
+            for part in of_leases(leases) {
+                let query = statement(DISPATCH_LEASES).bind::<BigInt, _>(tx.now_us()).bind::<Text, _>(part);
+                dispatched.extend(tx.load::<rows::Lease, _>(query)?);
+            }
+            tx.wrote(dispatched.len());
+            Ok(dispatched)
         })
     }
 

@@ -5,12 +5,15 @@ use crate::set::{self, Set, cells};
 use crate::tx::SqliteTx;
 use diesel::sql_types::{BigInt, Text};
 use leasehold_core::model::{OpSeq, Timestamp};
-use leasehold_core::store::rows::{OpWait, OpWake, TakeWait, TakenWaits, WaitKey};
+use leasehold_core::store::rows::{OpWait, OpWake, TakeWait, TakenWaits, WaitKey, WaitReason};
 use leasehold_core::store::{StoreResult, WaitTx};
 use leasehold_sql::{rows, statement, wait_columns};
 
 pub(crate) const DUE_WAITS: &str =
     concat!("SELECT ", wait_columns!(), " FROM waits WHERE due_at_us <= ?1 ORDER BY due_at_us, op LIMIT ?2 + 0");
+
+pub(crate) const WAITS_FOR: &str =
+    concat!("SELECT ", wait_columns!(), " FROM waits WHERE reason = ?1 AND op > ?2 ORDER BY op LIMIT ?3 + 0");
 
 // At its instant a wake-up is due (T5).
 pub(crate) const TAKE_DUE_WAITS: &str = concat!(
@@ -57,6 +60,16 @@ impl WaitTx for SqliteTx<'_> {
     fn due_waits(&mut self, limit: u32) -> StoreResult<Vec<OpWait>> {
         self.read(|tx| {
             let query = statement(DUE_WAITS).bind::<BigInt, _>(tx.now_us()).bind::<BigInt, _>(i64::from(limit));
+            tx.load::<rows::Wait, _>(query)
+        })
+    }
+
+    fn waits_for(&mut self, reason: WaitReason, after: Option<OpSeq>, limit: u32) -> StoreResult<Vec<OpWait>> {
+        self.read(|tx| {
+            let query = statement(WAITS_FOR)
+                .bind::<Text, _>(reason.as_str())
+                .bind::<BigInt, _>(after.map_or(i64::MIN, |after| after.0))
+                .bind::<BigInt, _>(i64::from(limit));
             tx.load::<rows::Wait, _>(query)
         })
     }

@@ -45,6 +45,7 @@ pub(crate) enum Command {
     List(ListArgs),
     Show(ShowArgs),
     Retry(RetryArgs),
+    Settle(SettleArgs),
     Cancel(CancelArgs),
     Migrate(MigrateArgs),
 }
@@ -186,6 +187,37 @@ pub(crate) struct RetryArgs {
     #[command(flatten)]
     pub(crate) actor: ActorArgs,
 }
+
+/// Says what became of an op with effect = "once" whose last attempt gave no answer
+#[derive(Debug, Args)]
+#[command(after_help = SETTLE_HELP)]
+#[command(group = clap::ArgGroup::new("verdict").required(true))]
+pub(crate) struct SettleArgs {
+    /// The workflow: its id, or its name if only one has it
+    pub(crate) workflow: String,
+    /// The op, which waits for a verdict
+    pub(crate) op: String,
+    /// It had no effect, or one that may be repeated: it is run again
+    #[arg(long, group = "verdict")]
+    pub(crate) retry: bool,
+    /// It took effect: the op has succeeded with this result
+    #[arg(long, value_name = "JSON", group = "verdict")]
+    pub(crate) succeed: Option<String>,
+    /// It had no effect and shall have none: the op has failed, for this reason
+    #[arg(long, value_name = "TEXT", group = "verdict")]
+    pub(crate) fail: Option<String>,
+    /// The attempt that is judged, refused if the op waits for a verdict on another [default: the one it waits for now]
+    #[arg(long, value_name = "N")]
+    pub(crate) attempt: Option<i64>,
+    #[command(flatten)]
+    pub(crate) actor: ActorArgs,
+}
+
+const SETTLE_HELP: &str = "\
+Examples:
+  leasehold show payroll --op transfer              what is known of it
+  leasehold settle payroll transfer --succeed '{\"receipt\": 7}' --reason 'the bank has it'
+  leasehold settle payroll transfer --retry --attempt 3";
 
 /// Cancels a workflow and all its ops that have not ended: final
 #[derive(Debug, Args)]

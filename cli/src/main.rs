@@ -58,6 +58,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::List(args) => commands::list::run(args, global).await,
         Command::Show(args) => commands::show::run(args, global).await,
         Command::Retry(args) => commands::retry::run(args, global).await,
+        Command::Settle(args) => commands::settle::run(args, global).await,
         Command::Cancel(args) => commands::cancel::run(args, global).await,
         Command::Migrate(_) => commands::migrate::run(global).await,
     }

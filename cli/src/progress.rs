@@ -8,7 +8,7 @@ use leasehold::client::{Client, ClientError, WorkflowSnapshot};
 use leasehold::engine::{Notice, NoticeKind, Observer};
 use leasehold::model::{QueueName, Timestamp, WorkerName, WorkflowId};
 use leasehold::state::StoredStatus;
-use leasehold::store::rows::{EventKind, OpPage};
+use leasehold::store::rows::{EventKind, OpPage, WaitReason};
 use leasehold::store::{Clock, SystemClock};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -223,6 +223,15 @@ impl Observer for Progress {
         match notice.kind {
             NoticeKind::Event(EventKind::OpRetried) => self.tell_failure(notice, true),
             NoticeKind::Event(EventKind::OpFailed) => self.tell_failure(notice, false),
+            NoticeKind::Event(EventKind::OpWaiting) if notice.code.as_deref() == Some(WaitReason::Verdict.as_str()) => {
+                let op = notice.op_id.as_ref().map_or("", |op| op.as_str());
+                self.screen.say(&self.screen.paint(
+                    Colour::Yellow,
+                    &format!(
+                        "op {op}: nobody knows what its attempt did, and it must not be repeated blindly; it waits for `leasehold settle`"
+                    ),
+                ));
+            }
             _ => {}
         }
         self.screen.event(

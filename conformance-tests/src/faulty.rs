@@ -9,7 +9,7 @@ use leasehold_core::state::StoredStatus;
 use leasehold_core::store::rows::{
     Act, ArtifactRow, Attempt, Claim, ClaimedOp, DownstreamEdge, EventRow, LaneScan, Lease, LeaseKey, LockedGate, LockedWorkflow,
     NewRecord, NewWorkflow, OpPage, OpState, OpView, OpWait, OpWake, OpenLanes, QueueStatus, Reach, Take, TakeWait, Taken, TakenWaits,
-    Totals, UpdateCursor, UpstreamEdge, WaitKey, WorkflowPage, WorkflowRow, WriteSet,
+    Totals, UpdateCursor, UpstreamEdge, WaitKey, WaitReason, WorkflowPage, WorkflowRow, WriteSet,
 };
 use leasehold_core::store::{
     Candidate, ClockReading, GraphTx, Hints, Leadership, LeaseTx, PulledBack, ReadTx, Spare, Store, StoreError, StoreInfo, StoreResult,
@@ -157,6 +157,7 @@ pass_on!(LeaseTx for FaultyTx<'_> {
     fn claim_ready(&mut self, claim: &Claim) -> Vec<ClaimedOp>;
     fn claimed_by(&mut self, token: LeaseToken) -> Vec<ClaimedOp>;
     fn extend_leases(&mut self, leases: &[LeaseKey], by: Micros) -> Vec<Lease>;
+    fn dispatch_leases(&mut self, leases: &[LeaseKey]) -> Vec<Lease>;
     fn take_leases(&mut self, leases: &[LeaseKey], take: Take) -> Taken;
     fn clear_hot(&mut self, workflows: &[WorkflowSeq]) -> Vec<Lease>;
     fn expired_leases(&mut self, limit: u32) -> Vec<Lease>;
@@ -166,6 +167,7 @@ pass_on!(LeaseTx for FaultyTx<'_> {
 
 pass_on!(WaitTx for FaultyTx<'_> {
     fn due_waits(&mut self, limit: u32) -> Vec<OpWait>;
+    fn waits_for(&mut self, reason: WaitReason, after: Option<OpSeq>, limit: u32) -> Vec<OpWait>;
     fn take_waits(&mut self, waits: &[WaitKey], take: TakeWait) -> TakenWaits;
     fn waits_of(&mut self, ops: &[OpSeq]) -> Vec<OpWait>;
     fn wakes_of(&mut self, ops: &[OpSeq]) -> Vec<OpWake>;

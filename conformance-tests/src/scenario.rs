@@ -1,8 +1,8 @@
 //! The one fixture builder: what stands in the store before a case begins.
 
 use leasehold_core::model::{
-    AgentName, DedupKey, Dependency, Digest, Fence, Json, KindName, Micros, OpId, OpSpec, QueueName, RetryPolicy, SiteName, SubjectId,
-    Timestamp, WorkflowName, WorkflowSpec,
+    AgentName, DedupKey, Dependency, Digest, Effect, Fence, Json, KindName, Micros, OpId, OpSpec, QueueName, RetryPolicy, SiteName,
+    SubjectId, Timestamp, WorkflowName, WorkflowSpec,
 };
 use leasehold_core::state::StoredStatus;
 
@@ -211,6 +211,11 @@ impl Scenario {
     #[must_use]
     pub fn retry(self, retry: RetryPolicy) -> Self {
         self.last(|op| op.spec.retry = retry)
+    }
+    /// Its effect must not be repeated.
+    #[must_use]
+    pub fn effect_once(self) -> Self {
+        self.last(|op| op.spec.retry.effect = Effect::Once)
     }
     /// Its dedup key.
     #[must_use]

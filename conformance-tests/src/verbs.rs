@@ -5,15 +5,16 @@ use crate::scenario::{LEASE, json, name};
 use crate::world::{Lost, transact};
 use crate::{Planted, Scenario};
 use leasehold_core::model::{
-    ErrorClass, KindName, LeaseToken, Limits, Micros, OpError, QueuePolicy, RateLimit, RequestId, Timestamp, WorkerName, WorkflowSpec,
+    ErrorClass, Fence, KindName, LeaseToken, Limits, Micros, OpError, QueuePolicy, RateLimit, RequestId, Timestamp, WorkerName,
+    WorkflowSpec,
 };
 use leasehold_core::state::OpStatus;
 use leasehold_core::store::rows::{ClaimedOp, Lease, LeaseKey};
 use leasehold_core::store::{BoxError, StoreError, Tx, TxKind, Wait};
 use leasehold_core::transitions::{
     self, Actor, AddOps, AddedOp, BatchLimit, CLOCK_TOLERANCE, CancelWorkflow, Canceled, ClaimCursor, ClaimReport, ClaimRequest,
-    CreateMode, CreateOutcome, CreateRequest, End, Ended, Finish, HeartbeatOutcome, Pass, Plan, Recovered, RetryOps, RetryTarget,
-    TransitionError, Until, Upkeep, Woken,
+    CreateMode, CreateOutcome, CreateRequest, DispatchOutcome, End, Ended, Finish, HeartbeatOutcome, OpVerdict, Pass, Plan, Recovered,
+    RetryOps, RetryTarget, SettleOp, TransitionError, Until, Upkeep, Woken,
 };
 
 impl Lost for TransitionError {
@@ -67,6 +68,17 @@ pub(crate) fn permanent_failure(claimed: &ClaimedOp) -> Finish {
 /// That its op waits until then.
 pub(crate) fn suspension(claimed: &ClaimedOp, until: Until) -> Finish {
     finish(claimed, End::Suspend { until })
+}
+
+/// That its handler gave no answer.
+pub(crate) fn abandonment(claimed: &ClaimedOp) -> Finish {
+    finish(claimed, End::Abandon { error: OpError::new(OpError::TIMED_OUT, "it took too long") })
+}
+
+/// A verdict on an attempt of an op.
+pub(crate) fn settling(of: &Planted, op: &str, attempt: Fence, verdict: OpVerdict) -> SettleOp {
+    let (request, actor) = (RequestId::random(), Actor::new("operator"));
+    SettleOp { request, actor, workflow: of.id.clone(), op: name(op), attempt, verdict }
 }
 
 /// Its release.
@@ -197,6 +209,14 @@ impl World {
         transact(self.store().as_ref(), TxKind::Heartbeat, |tx| transitions::heartbeat(tx, leases, by))
     }
 
+    /// Dispatches leases.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn dispatch(&self, leases: &[LeaseKey]) -> Result<Vec<DispatchOutcome>, StoreError> {
+        transact(self.store().as_ref(), TxKind::Heartbeat, |tx| transitions::dispatch(tx, leases))
+    }
+
     /// Ends attempts.
     ///
     /// # Errors
@@ -316,6 +336,22 @@ impl World {
     pub(crate) fn retry_with(&self, call: &RetryOps) -> Result<Vec<String>, TransitionError> {
         let retried = transact(self.store().as_ref(), TxKind::Client, |tx| transitions::retry(tx, call))?;
         Ok(retried.ops.iter().map(ToString::to_string).collect())
+    }
+
+    /// Says what became of an attempt; answers where the op stands then.
+    ///
+    /// # Errors
+    /// The transition's.
+    pub(crate) fn settle(&self, of: &Planted, op: &str, attempt: Fence, verdict: OpVerdict) -> Result<OpStatus, TransitionError> {
+        self.settle_with(&settling(of, op, attempt, verdict))
+    }
+
+    /// One call of settle, under its own request id.
+    ///
+    /// # Errors
+    /// The transition's.
+    pub(crate) fn settle_with(&self, call: &SettleOp) -> Result<OpStatus, TransitionError> {
+        transact(self.store().as_ref(), TxKind::Client, |tx| transitions::settle(tx, call)).map(|settled| settled.status)
     }
 
     /// Cancels a workflow.

@@ -82,6 +82,8 @@ pub enum Event {
     LeaseExpired,
     /// Its handler asked to wait.
     Suspended,
+    /// Its attempt ended, nobody knows how, and its effect must not be repeated.
+    OutcomeUnknown,
     /// What it waited for came.
     Woken,
     /// An operator tries it again.
@@ -109,6 +111,7 @@ pub const TABLE: &[(OpStatus, Event, OpStatus)] = &[
     (Running, E::Released, Ready),
     (Running, E::LeaseExpired, Ready),
     (Running, E::Suspended, Waiting),
+    (Running, E::OutcomeUnknown, Waiting),
     (Waiting, E::Woken, Ready),
     (Waiting, E::GaveUp, Failed),
     (Failed, E::Retried, Ready),
@@ -313,7 +316,7 @@ impl Counters {
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 15] = [
+    const EVENTS: [Event; 16] = [
         E::Satisfied,
         E::Broken,
         E::Reopened,
@@ -324,6 +327,7 @@ mod tests {
         E::Released,
         E::LeaseExpired,
         E::Suspended,
+        E::OutcomeUnknown,
         E::Woken,
         E::Retried,
         E::Settled,

@@ -1,6 +1,6 @@
 //! Rows of the hot tables, of lanes and gates, and of the ledger.
 
-use super::op::time_limit;
+use super::op::{retry_policy, time_limit};
 use super::read::OuterPolicy;
 use super::{Row, instant, name, number, parsed, word};
 use diesel::QueryableByName;
@@ -29,6 +29,8 @@ pub struct Lease {
     pub acquired_at_us: i64,
     #[diesel(sql_type = BigInt)]
     pub expires_at_us: i64,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub dispatched_at_us: Option<i64>,
 }
 
 impl Row for Lease {
@@ -46,6 +48,7 @@ pub(super) fn lease(row: Lease) -> StoreResult<rows::Lease> {
         worker: name("leases.worker", row.worker)?,
         acquired_at: instant("leases.acquired_at_us", row.acquired_at_us)?,
         expires_at: instant("leases.expires_at_us", row.expires_at_us)?,
+        dispatched_at: row.dispatched_at_us.map(|at| instant("leases.dispatched_at_us", at)).transpose()?,
     })
 }
 
@@ -106,6 +109,8 @@ pub struct Claimed {
     pub metadata: String,
     #[diesel(sql_type = Nullable<BigInt>)]
     pub time_limit_us: Option<i64>,
+    #[diesel(sql_type = Text)]
+    pub retry: String,
     #[diesel(sql_type = BigInt)]
     pub failures: i64,
     #[diesel(sql_type = BigInt)]
@@ -126,6 +131,7 @@ impl Row for Claimed {
             input: Json::from_stored(self.input),
             metadata: Json::from_stored(self.metadata),
             time_limit: time_limit(self.time_limit_us)?,
+            effect: retry_policy(self.retry)?.effect,
             failures: number("ready.failures", self.failures)?,
             due_at: instant("ready.due_at_us", self.due_at_us)?,
         })

@@ -6,7 +6,7 @@ use super::{Row, instant, name, number, parsed, word};
 use crate::Unreadable;
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text};
-use leasehold_core::model::{Fence, Json, LaneKey, Micros, OpSeq, WorkflowSeq};
+use leasehold_core::model::{Fence, Json, LaneKey, Micros, OpSeq, RetryPolicy, WorkflowSeq};
 use leasehold_core::state::StoredStatus;
 use leasehold_core::store::rows::{self, DownstreamEdge, OpState, UpstreamEdge};
 use leasehold_core::store::{StoreError, StoreResult};
@@ -50,7 +50,6 @@ pub struct Op {
 impl Row for Op {
     type Value = OpState;
     fn read(self) -> StoreResult<OpState> {
-        let retry = serde_json::from_str(&self.retry).map_err(|_| Unreadable { column: "ops.retry", value: self.retry })?;
         Ok(OpState {
             seq: OpSeq(self.seq),
             workflow: WorkflowSeq(self.workflow),
@@ -63,7 +62,7 @@ impl Row for Op {
             losses: number("ops.losses", self.losses)?,
             lane: LaneKey(self.lane),
             priority: number("ops.priority", self.priority)?,
-            retry,
+            retry: retry_policy(self.retry)?,
             parent: self.parent.map(OpSeq),
             dedup_key: self.dedup_key.map(|key| name("ops.dedup_key", key)).transpose()?,
             spec: parsed("ops.spec", &self.spec)?,
@@ -203,6 +202,8 @@ pub struct OuterLease {
     pub lease_acquired_at_us: Option<i64>,
     #[diesel(sql_type = Nullable<BigInt>)]
     pub lease_expires_at_us: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub lease_dispatched_at_us: Option<i64>,
 }
 
 impl OuterLease {
@@ -212,7 +213,8 @@ impl OuterLease {
         let (Some(gate), Some(token), Some(fence), Some(worker), Some(acquired_at_us), Some(expires_at_us)) = columns else {
             return Ok(None);
         };
-        lease(super::Lease { op: op.0, workflow: workflow.0, gate, token, fence, worker, acquired_at_us, expires_at_us }).map(Some)
+        let (op, workflow, dispatched_at_us) = (op.0, workflow.0, self.lease_dispatched_at_us);
+        lease(super::Lease { op, workflow, gate, token, fence, worker, acquired_at_us, expires_at_us, dispatched_at_us }).map(Some)
     }
 }
 
@@ -231,6 +233,10 @@ impl Row for OpResult {
     fn read(self) -> StoreResult<Self::Value> {
         Ok((OpSeq(self.op), Json::from_stored(self.result)))
     }
+}
+
+pub(super) fn retry_policy(stored: String) -> StoreResult<RetryPolicy> {
+    serde_json::from_str(&stored).map_err(|_| Unreadable { column: "ops.retry", value: stored }.into())
 }
 
 pub(super) fn time_limit(stored: Option<i64>) -> StoreResult<Option<Micros>> {

@@ -5,6 +5,7 @@ pub(crate) mod list;
 pub(crate) mod migrate;
 pub(crate) mod retry;
 pub(crate) mod run;
+pub(crate) mod settle;
 pub(crate) mod show;
 pub(crate) mod status;
 

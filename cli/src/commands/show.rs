@@ -164,9 +164,9 @@ fn note(op: &OpView) -> String {
 
 /// What an op waits for.
 fn waits_for(wait: &OpWait) -> String {
-    match (wait.reason, wait.due_at) {
-        (WaitReason::Timer, Some(due)) => format!("until {}", instant(due)),
-        (WaitReason::Timer, None) => "for ever".to_owned(),
+    match wait.reason {
+        WaitReason::Timer => format!("until {}", wait.due_at.map(instant).unwrap_or_default()),
+        WaitReason::Verdict => format!("for a verdict on attempt {} (leasehold settle)", wait.key.fence.0),
     }
 }
 

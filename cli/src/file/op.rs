@@ -3,14 +3,27 @@
 use super::amount::Span;
 use super::problem::{Problem, read, unknown_fields};
 use crate::kinds::{BuiltIn, http::HttpInput, shell::ShellInput};
-use leasehold::model::{Backoff, DedupKey, Dependency, Jitter, Json, Micros, OpId, OpSpec, QueueName, RetryPolicy, SiteName};
+use leasehold::model::{Backoff, DedupKey, Dependency, Effect, Jitter, Json, Micros, OpId, OpSpec, QueueName, RetryPolicy, SiteName};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::num::NonZeroU32;
 
 /// The fields that ops of every kind have.
-const COMMON_FIELDS: &[&str] =
-    &["id", "kind", "queue", "site", "priority", "after", "after_settled", "before", "retry", "time_limit", "dedup_key", "metadata"];
+const COMMON_FIELDS: &[&str] = &[
+    "id",
+    "kind",
+    "queue",
+    "site",
+    "priority",
+    "after",
+    "after_settled",
+    "before",
+    "retry",
+    "effect",
+    "time_limit",
+    "dedup_key",
+    "metadata",
+];
 
 /// An http op that says nothing may take this long: a server that never answers must not hold it for ever.
 const HTTP_TIME_LIMIT: Micros = Micros::from_secs(300);
@@ -34,6 +47,8 @@ struct CommonFields {
     before: Vec<OpId>,
     #[serde(default)]
     retry: RetryFields,
+    #[serde(default)]
+    effect: Effect,
     time_limit: Option<Span>,
     dedup_key: Option<DedupKey>,
     metadata: Option<Value>,
@@ -51,7 +66,7 @@ struct RetryFields {
 }
 
 impl RetryFields {
-    fn policy(&self) -> RetryPolicy {
+    fn policy(&self, effect: Effect) -> RetryPolicy {
         let default = RetryPolicy::default();
         RetryPolicy {
             max_attempts: self.max_attempts.map_or(default.max_attempts, NonZeroU32::get),
@@ -60,6 +75,7 @@ impl RetryFields {
             cap: self.cap.map_or(default.cap, |span| span.0),
             jitter: self.jitter.unwrap_or(default.jitter),
             max_lost: self.max_lost.map_or(default.max_lost, NonZeroU32::get),
+            effect,
         }
     }
 }
@@ -102,7 +118,7 @@ pub(crate) fn parse_op(value: Value, place: &str, problems: &mut Vec<Problem>) -
         metadata,
         after: required.chain(settled).collect(),
         before: common.before,
-        retry: common.retry.policy(),
+        retry: common.retry.policy(common.effect),
         dedup_key: common.dedup_key,
         time_limit: match kind {
             BuiltIn::Shell => common.time_limit.map(|span| span.0),
@@ -173,6 +189,7 @@ mod tests {
         let spec = parse(json!({
             "id": "a", "kind": "shell", "command": "true", "queue": "q", "site": "eu", "priority": -3,
             "after": ["b"], "after_settled": ["c"], "before": ["d"], "time_limit": "5m", "dedup_key": "k", "metadata": {"x": 1},
+            "effect": "once",
             "retry": {"max_attempts": 7, "backoff": "linear", "base": "250ms", "cap": "10s", "jitter": "none", "max_lost": 2},
         }))
         .unwrap();
@@ -191,6 +208,7 @@ mod tests {
             cap: Micros::from_secs(10),
             jitter: Jitter::None,
             max_lost: 2,
+            effect: Effect::Once,
         };
         assert_eq!(spec.retry, expected);
     }

@@ -25,7 +25,7 @@ fn two_workflows() -> Sandbox {
 #[test]
 fn without_a_store_every_command_says_where_it_looked() {
     let sandbox = Sandbox::new();
-    for command in [&["status"][..], &["list"], &["show", "w"], &["retry", "w"], &["cancel", "w"]] {
+    for command in [&["status"][..], &["list"], &["show", "w"], &["retry", "w"], &["cancel", "w"], &["settle", "w", "a", "--retry"]] {
         sandbox.leasehold(command).code(2).says(".leasehold/leasehold.db does not exist");
     }
     assert!(!sandbox.has(".leasehold"));

@@ -132,6 +132,31 @@ fn the_second_signal_stops_at_once_and_leaves_no_process() {
 }
 
 #[test]
+fn an_op_that_must_not_be_repeated_is_asked_about_behind_an_interruption() {
+    let sandbox = file(&[op("a", &format!("{WAITING}\neffect = 'once'")), op("b", "command = 'echo b >> log'\nafter = ['a']")]);
+    let running = sandbox.spawn(&["run", "w.toml", "--grace", "100ms"]);
+    sandbox.until_file("a.pid");
+    running.signal("INT");
+    running.end().code(130).says("op a: nobody knows what its attempt did");
+    let stands = sandbox.op("a");
+    assert_eq!(
+        (&stands["op"]["status"], &stands["op"]["wait"]["for"], &stands["op"]["wait"]["attempt"]),
+        (&json!("waiting"), &json!("verdict"), &json!(1))
+    );
+    let shown = sandbox.leasehold(&["show", "w"]).ok().stdout;
+    assert!(shown.contains("for a verdict on attempt 1"), "{shown}");
+    sandbox.leasehold(&["settle", "w", "a"]).code(2);
+    sandbox.leasehold(&["settle", "w", "a", "--retry", "--fail", "no"]).code(2);
+    sandbox.leasehold(&["settle", "w", "a", "--succeed", "no JSON"]).code(2).says("no JSON");
+    sandbox.leasehold(&["settle", "w", "a", "--retry", "--attempt", "9"]).code(1).says("attempt 1, not on 9");
+    let settled = sandbox.leasehold(&["settle", "w", "a", "--succeed", "{\"paid\": 7}", "--by", "ann", "--reason", "the bank has it"]).ok();
+    assert!(settled.stdout.contains("op a is succeeded now"), "{}", settled.stdout);
+    sandbox.leasehold(&["settle", "w", "a", "--retry"]).code(1).says("it waits for no verdict");
+    sandbox.run().ok();
+    assert_eq!((sandbox.read("log").as_str(), &sandbox.op("a")["op"]["result"]), ("b\n", &json!({"paid": 7})));
+}
+
+#[test]
 fn a_failed_workflow_names_its_ops_and_is_repaired_by_retry() {
     let failing = "command = '[ -e repaired ] || { echo no part >&2; exit 1; }'\nretry = { max_attempts = 1 }";
     let sandbox = file(&[

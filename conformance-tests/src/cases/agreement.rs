@@ -2,18 +2,18 @@
 
 use crate::case::cases;
 use crate::scenario::{LEASE, json, name};
-use crate::verbs::{claim_request, completion, failure, giving_back, limit, permanent_failure, rate, suspension};
+use crate::verbs::{abandonment, claim_request, completion, failure, giving_back, limit, permanent_failure, rate, suspension};
 use crate::{Opened, Outcome, Planted, Scenario, World, start};
 use leasehold_core::memory::MemoryStore;
-use leasehold_core::model::{Jitter, Micros, Record, RetryPolicy, WorkflowId, WorkflowSpec};
+use leasehold_core::model::{Effect, Jitter, Micros, Record, RetryPolicy, WorkflowId, WorkflowSpec};
 use leasehold_core::store::rows::{ClaimedOp, OpView, WorkflowPage};
 use leasehold_core::store::{BoxError, Clock, ManualClock, Store};
-use leasehold_core::transitions::{ClaimRequest, End, Ended, Finish, HeartbeatOutcome, RetryTarget, Until};
+use leasehold_core::transitions::{ClaimRequest, End, Ended, Finish, HeartbeatOutcome, OpVerdict, RetryTarget, Until};
 use std::fmt::Debug;
 use std::sync::Arc;
 
 cases! {
-    random_histories_agree_with_the_specification proves ["S1", "S2", "S3", "S4", "S5", "S6", "S8", "L1", "L4", "L7", "L8", "Q1", "Q2", "T5", "T8", "W1", "W2"];
+    random_histories_agree_with_the_specification proves ["S1", "S2", "S3", "S4", "S5", "S6", "S8", "L1", "L4", "L7", "L8", "Q1", "Q2", "T5", "T8", "W1", "W2", "L9", "L16"];
     random_histories_of_limited_queues_agree_with_the_specification proves ["Q1", "Q2", "Q5", "L8"];
 }
 
@@ -63,6 +63,7 @@ const RETRY: RetryPolicy = RetryPolicy {
     cap: Micros::from_secs(60),
     jitter: Jitter::None,
     max_lost: 2,
+    effect: Effect::Repeatable,
 };
 
 const QUEUES: [&str; 3] = ["p", "q", "r"];
@@ -76,6 +77,9 @@ fn graph(chance: &mut Chance, prefix: &str, there: &[String]) -> Scenario {
         scenario = scenario.op(&id).kind(&format!("k{}", chance.below(3))).queue(QUEUES.get(chance.below(3)).copied().unwrap_or("p"));
         let priority = i32::try_from(chance.below(3)).unwrap_or(0);
         scenario = scenario.priority(priority).retry(RETRY);
+        if chance.one_in(4) {
+            scenario = scenario.effect_once();
+        }
         for _ in 0..chance.below(3) {
             if let Some(parent) = chance.pick(&ids) {
                 scenario = if chance.one_in(3) { scenario.after_settled(&[parent]) } else { scenario.after(&[parent]) };
@@ -147,12 +151,13 @@ impl Pair<'_> {
                 break;
             }
             let (real, expected) = self.held.swap_remove(chance.below(self.held.len()));
-            let how = chance.below(11);
+            let how = chance.below(12);
             let end = |claimed: &ClaimedOp| match how {
                 0 | 1 => failure(claimed),
                 2 => permanent_failure(claimed),
                 3 => giving_back(claimed),
                 4 => suspension(claimed, Until::For(Micros::from_secs(5))),
+                5 => abandonment(claimed),
                 _ => recording(claimed),
             };
             batch.push((end(&real), end(&expected)));
@@ -184,12 +189,35 @@ impl Pair<'_> {
     fn recover(&self) -> Outcome {
         // All of them: which of those that expired at one instant come first is a store's own affair.
         self.both("recover", |w| {
-            let mut ops: Vec<String> =
-                w.recover(10_000)?.ops.iter().map(|op| format!("{}/{} {}", op.workflow, op.op, op.gave_up)).collect();
+            let mut ops: Vec<String> = w.recover(10_000)?.ops.iter().map(|op| format!("{}/{} {}", op.workflow, op.op, op.status)).collect();
             ops.sort();
             Ok(ops)
         })
         .map(drop)
+    }
+
+    /// Dispatches some of what is held, alive or not.
+    fn dispatch(&self, chance: &mut Chance) -> Outcome {
+        let some: Vec<_> = self.held.iter().filter(|_| chance.one_in(2)).collect();
+        let real = self.store.dispatch(&some.iter().map(|(real, _)| real.lease.key).collect::<Vec<_>>())?;
+        let expected = self.spec.dispatch(&some.iter().map(|(_, expected)| expected.lease.key).collect::<Vec<_>>())?;
+        assert_eq!(real, expected, "dispatch: the answers differ");
+        Ok(())
+    }
+
+    /// A verdict on the last attempt of any op, whether one is wanted or not.
+    fn settle(&self, of: &Planted, op: &str, how: usize) {
+        let verdict = match how {
+            0 => OpVerdict::Retry,
+            1 => OpVerdict::Succeed { result: json("[2]") },
+            _ => OpVerdict::Fail { message: "no".to_owned() },
+        };
+        // A refusal is as good as an answer.
+        let _ = self.both("settle", |w| {
+            let found = Planted::find(w, &of.id)?;
+            let fence = w.view(found.op(op))?.state.fence;
+            Ok(w.settle(&found, op, fence, verdict.clone())?)
+        });
     }
 
     fn wake(&self) -> Outcome {
@@ -207,7 +235,7 @@ impl Pair<'_> {
         let find = |w: &World| Planted::find(w, &planted.id);
         let ids: Vec<String> = planted.ops.keys().cloned().collect();
         // A refusal is as good as an answer: both must give the same.
-        let _ = match chance.below(8) {
+        let _ = match chance.below(11) {
             0 => self
                 .both("cancel", |w| {
                     let canceled = w.cancel(&find(w)?)?;
@@ -224,6 +252,11 @@ impl Pair<'_> {
             4 | 5 => {
                 let op = chance.pick(&ids).cloned().unwrap_or_default();
                 self.both("retry", |w| Ok(w.retry_op(&find(w)?, &op)?)).map(drop)
+            }
+            6..=8 => {
+                let op = chance.pick(&ids).cloned().unwrap_or_default();
+                self.settle(&planted, &op, chance.below(3));
+                Ok(())
             }
             _ => {
                 self.made += 1;
@@ -281,7 +314,7 @@ fn recording(claimed: &ClaimedOp) -> Finish {
 fn shown(w: &World) -> Result<Vec<String>, BoxError> {
     let op = |view: &OpView| {
         let state = &view.state;
-        let lease = view.lease.as_ref().map(|lease| (lease.key.fence, lease.acquired_at, lease.expires_at));
+        let lease = view.lease.as_ref().map(|lease| (lease.key.fence, lease.acquired_at, lease.expires_at, lease.dispatched_at));
         let counts = (state.unmet, state.broken, state.fence, state.failures, state.losses);
         let error = view.error.as_ref().map(|error| &error.code);
         let wait = view.wait.as_ref().map(|wait| (wait.key.fence, wait.reason, wait.since, wait.due_at));
@@ -319,6 +352,7 @@ fn history(w: &World, seed: u64, limited: bool) -> Outcome {
             0..=2 => pair.create(&mut chance)?,
             3..=7 => pair.claim(&mut chance)?,
             8..=11 => pair.finish(&mut chance)?,
+            12 if chance.one_in(2) => pair.dispatch(&mut chance)?,
             12 => pair.heartbeat()?,
             13 | 14 => pair.recover()?,
             18 => pair.wake()?,

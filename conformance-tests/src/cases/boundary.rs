@@ -8,7 +8,7 @@ use leasehold_core::model::{Artifact, ArtifactKind, LeaseToken, Record, Timestam
 use leasehold_core::state::OpStatus;
 use leasehold_core::store::BoxError;
 use leasehold_core::store::rows::{ClaimedOp, LeaseKey};
-use leasehold_core::transitions::{End, Ended, Finish, HeartbeatOutcome, Until};
+use leasehold_core::transitions::{DispatchOutcome, End, Ended, Finish, HeartbeatOutcome, Until};
 
 /// What a worker tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,7 @@ enum Verb {
     Complete,
     Fail,
     Suspend,
+    Dispatch,
     Release,
 }
 
@@ -99,6 +100,17 @@ borders! {
     a_suspension_of_a_canceled_op_is_lost: Suspend OpCanceled Lost proves ["L1", "S6"];
     a_suspension_of_a_retried_op_is_lost: Suspend OpRetried Lost proves ["L1", "S5"];
 
+    a_dispatch_just_before_expiry_holds: Dispatch JustBeforeExpiry Holds proves ["L16", "T5"];
+    a_dispatch_at_expiry_is_lost: Dispatch AtExpiry Lost proves ["L16", "T5"];
+    a_dispatch_just_after_expiry_is_lost: Dispatch JustAfterExpiry Lost proves ["L16", "T5"];
+    a_dispatch_before_the_lease_began_is_behind: Dispatch BeforeAcquired ClockBehind proves ["T8", "L16"];
+    a_dispatch_as_the_lease_begins_holds: Dispatch AtAcquired Holds proves ["T8", "L16"];
+    a_dispatch_with_another_token_is_lost: Dispatch WithAnotherToken Lost proves ["L16", "L6"];
+    a_dispatch_of_a_recovered_op_is_lost: Dispatch OpRecovered Lost proves ["L16", "L7"];
+    a_dispatch_of_a_replaced_lease_is_lost: Dispatch OpLeasedAgain Lost proves ["L16", "L6"];
+    a_dispatch_of_a_canceled_op_is_lost: Dispatch OpCanceled Lost proves ["L16", "S6"];
+    a_dispatch_of_a_retried_op_is_lost: Dispatch OpRetried Lost proves ["L16", "S5"];
+
     a_release_just_before_expiry_holds: Release JustBeforeExpiry Holds proves ["L1", "T5"];
     a_release_at_expiry_is_lost: Release AtExpiry Lost proves ["L1", "L3", "T5"];
     a_release_just_after_expiry_is_lost: Release JustAfterExpiry Lost proves ["L1", "L3", "T5"];
@@ -138,6 +150,19 @@ fn attempt(w: &World, verb: Verb, claimed: &ClaimedOp) -> Result<Expected, BoxEr
                 }
                 [HeartbeatOutcome::Lost] => Expected::Lost,
                 [HeartbeatOutcome::ClockBehind] => Expected::ClockBehind,
+                other => panic!("one lease got the answers {other:?}"),
+            });
+        }
+        Verb::Dispatch => {
+            let outcomes = w.dispatch(&[claimed.lease.key])?;
+            return Ok(match outcomes.as_slice() {
+                [DispatchOutcome::Dispatched] => {
+                    let stored = w.stored_lease(claimed.lease.key)?;
+                    assert_eq!(stored.and_then(|lease| lease.dispatched_at), Some(w.now()), "the answer is what is stored");
+                    Expected::Holds
+                }
+                [DispatchOutcome::Lost] => Expected::Lost,
+                [DispatchOutcome::ClockBehind] => Expected::ClockBehind,
                 other => panic!("one lease got the answers {other:?}"),
             });
         }
@@ -193,7 +218,7 @@ fn come(w: &World, planted: &Planted, moment: Moment) -> Result<ClaimedOp, BoxEr
 }
 
 fn check(w: &World, verb: Verb, moment: Moment, expected: Expected) -> Outcome {
-    let planted = Scenario::new().op("a").leased_by("w1").op("b").after(&["a"]).build(w)?;
+    let planted = Scenario::new().op("a").effect_once().leased_by("w1").op("b").after(&["a"]).build(w)?;
     let claimed = come(w, &planted, moment)?;
     let before = w.fingerprint(&planted)?;
     assert_eq!(attempt(w, verb, &claimed)?, expected);
@@ -202,7 +227,7 @@ fn check(w: &World, verb: Verb, moment: Moment, expected: Expected) -> Outcome {
         return Ok(());
     }
     let status = match verb {
-        Verb::Heartbeat => OpStatus::Running,
+        Verb::Heartbeat | Verb::Dispatch => OpStatus::Running,
         Verb::Complete => OpStatus::Succeeded,
         Verb::Suspend => OpStatus::Waiting,
         Verb::Fail | Verb::Release => OpStatus::Ready,

@@ -15,6 +15,7 @@ cases! {
     claiming_1000_ops_costs_as_many_statements_as_claiming_10 proves ["S12", "Q10"] needs [Statements];
     claiming_from_many_queues_costs_no_statement_a_queue proves ["Q10"] needs [Statements];
     extending_1000_leases_costs_one_statement proves ["L5", "S12"] needs [Statements];
+    dispatching_1000_leases_costs_one_statement proves ["L16", "S12"] needs [Statements];
     completing_1000_ops_costs_as_many_statements_as_completing_10 proves ["S12"] needs [Statements];
     failing_1000_ops_costs_as_many_statements_as_failing_10 proves ["S12"] needs [Statements];
     releasing_1000_ops_costs_as_many_statements_as_releasing_10 proves ["S12"] needs [Statements];
@@ -118,6 +119,16 @@ fn extending_1000_leases_costs_one_statement(w: &mut World) -> Outcome {
         let keys: Vec<LeaseKey> = leased(w, size)?.iter().map(|op| op.lease.key).collect();
         let (cost, held) = w.statements(|| Ok(w.tx(|tx| tx.extend_leases(&keys, LEASE))?.len()))?;
         assert_eq!(held, size);
+        assert_eq!(cost, 1, "for {size} leases");
+    }
+    Ok(())
+}
+
+fn dispatching_1000_leases_costs_one_statement(w: &mut World) -> Outcome {
+    for size in SIZES {
+        let keys: Vec<LeaseKey> = leased(w, size)?.iter().map(|op| op.lease.key).collect();
+        let (cost, outcomes) = w.statements(|| Ok(w.dispatch(&keys)?))?;
+        assert_eq!(outcomes.len(), size);
         assert_eq!(cost, 1, "for {size} leases");
     }
     Ok(())

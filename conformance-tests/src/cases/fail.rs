@@ -4,7 +4,7 @@ use crate::case::cases;
 use crate::scenario::{LEASE, json, microseconds, name};
 use crate::verbs::{completion, failure, giving_back, permanent_failure};
 use crate::{Outcome, Planted, Scenario, World};
-use leasehold_core::model::{Backoff, ErrorClass, Fence, Jitter, Limits, Micros, OpError, RetryPolicy, Timestamp};
+use leasehold_core::model::{Backoff, Effect, ErrorClass, Fence, Jitter, Limits, Micros, OpError, RetryPolicy, Timestamp};
 use leasehold_core::state::OpStatus;
 use leasehold_core::store::BoxError;
 use leasehold_core::store::rows::{AttemptOutcome, ClaimedOp};
@@ -40,6 +40,7 @@ const EXACT: RetryPolicy = RetryPolicy {
     cap: Micros::from_secs(300),
     jitter: Jitter::None,
     max_lost: 5,
+    effect: Effect::Repeatable,
 };
 
 /// Claims the only ready op and fails it; returns how long it is to wait.

@@ -2,14 +2,14 @@
 
 use crate::case::cases;
 use crate::scenario::{LEASE, json, name};
-use crate::verbs::{claim_request, completion, failure, giving_back, permanent_failure, plan, suspension};
+use crate::verbs::{abandonment, claim_request, completion, failure, giving_back, permanent_failure, plan, settling, suspension};
 use crate::world::{Fingerprint, transact};
 use crate::{Fault, FaultyStore, Outcome, Planted, Scenario, World};
 use leasehold_core::model::{Artifact, ArtifactKind, Limits, Record, RequestId};
 use leasehold_core::store::{BoxError, Store, StoreError, TxKind, Wait};
 use leasehold_core::transitions::{
-    self, Actor, AddOps, BatchLimit, CancelWorkflow, ClaimRequest, CreateMode, CreateRequest, End, Finish, RetryOps, RetryTarget,
-    TransitionError, Until,
+    self, Actor, AddOps, BatchLimit, CancelWorkflow, ClaimRequest, CreateMode, CreateRequest, End, Finish, OpVerdict, RetryOps,
+    RetryTarget, TransitionError, Until,
 };
 use std::sync::Arc;
 
@@ -24,6 +24,9 @@ cases! {
     a_release_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["L2", "L12", "L8"];
     a_suspension_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["L2", "L12", "W1"];
     a_wake_up_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["W2", "L12"];
+    a_dispatch_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["L16", "L12"];
+    an_abandonment_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["L9", "L12"];
+    a_verdict_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["S11", "L12"];
     a_recovery_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["L7", "L8", "L12"];
     a_retry_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["S5", "L12"];
     a_cancel_that_fails_at_any_step_leaves_nothing_and_can_be_repeated proves ["S6", "L12"];
@@ -225,6 +228,50 @@ fn a_wake_up_that_fails_at_any_step_leaves_nothing_and_can_be_repeated(w: &mut W
         });
         Ok(Prepared { on: Some(planted), call })
     })
+}
+
+fn a_dispatch_that_fails_at_any_step_leaves_nothing_and_can_be_repeated(w: &mut World) -> Outcome {
+    at_every_step(w, || {
+        let planted = Scenario::new().op("a").effect_once().leased_by("w1").build(w)?;
+        let key = planted.lease("a");
+        let call: Call = Box::new(move |store, _| {
+            Ok(kept(transact(store, TxKind::Heartbeat, |tx| transitions::dispatch(tx, &[key]).map_err(TransitionError::from))?))
+        });
+        Ok(Prepared { on: Some(planted), call })
+    })
+}
+
+fn an_abandonment_that_fails_at_any_step_leaves_nothing_and_can_be_repeated(w: &mut World) -> Outcome {
+    at_every_step(w, || {
+        let planted = Scenario::new().op("a").effect_once().leased_by("w1").op("b").after(&["a"]).build(w)?;
+        w.dispatch(&[planted.lease("a")])?;
+        let item = abandonment(&planted.claimed("a"));
+        let call: Call = Box::new(move |store, _| {
+            let report = transact(store, TxKind::Commit, |tx| {
+                transitions::finish(tx, std::slice::from_ref(&item), Wait::Block).map_err(TransitionError::from)
+            })?;
+            Ok(kept(report.outcomes))
+        });
+        Ok(Prepared { on: Some(planted), call })
+    })
+}
+
+fn a_verdict_that_fails_at_any_step_leaves_nothing_and_can_be_repeated(w: &mut World) -> Outcome {
+    let verdicts =
+        [OpVerdict::Retry, OpVerdict::Succeed { result: json("1") }, OpVerdict::Fail { message: "it was never sent".to_owned() }];
+    for verdict in verdicts {
+        clear(w)?;
+        at_every_step(w, || {
+            let planted = Scenario::new().op("a").effect_once().leased_by("w1").op("b").after(&["a"]).build(w)?;
+            w.dispatch(&[planted.lease("a")])?;
+            w.finish_one(abandonment(&planted.claimed("a")))?;
+            let call = settling(&planted, "a", planted.lease("a").fence, verdict.clone());
+            let call: Call =
+                Box::new(move |store, _| Ok(kept(transact(store, TxKind::Client, |tx| transitions::settle(tx, &call))?.status)));
+            Ok(Prepared { on: Some(planted), call })
+        })?;
+    }
+    Ok(())
 }
 
 /// A recovery that is repeated finds nothing more to do, so its answer is what stands in the store.

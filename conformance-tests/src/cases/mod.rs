@@ -10,6 +10,7 @@ mod cancel;
 mod claim;
 mod complete;
 mod create;
+mod effect;
 mod emit;
 mod events;
 mod fail;
@@ -53,6 +54,7 @@ const FILES: &[&[Case]] = &[
     fail::CASES,
     recover::CASES,
     wait::CASES,
+    effect::CASES,
     retry::CASES,
     cancel::CASES,
     admission::CASES,

@@ -52,7 +52,7 @@ fn a_lease_is_recovered_at_its_expiry_and_not_before(w: &mut World) -> Outcome {
     w.clock().advance(microseconds(1))?;
     let pass = w.recover(10)?;
     let [op] = pass.ops.as_slice() else { panic!("one lease is expired: {pass:?}") };
-    assert_eq!((&op.workflow, op.op.as_str(), op.lease, op.gave_up), (&planted.id, "a", planted.lease("a"), false));
+    assert_eq!((&op.workflow, op.op.as_str(), op.lease, op.status), (&planted.id, "a", planted.lease("a"), OpStatus::Ready));
     Ok(())
 }
 
@@ -174,7 +174,7 @@ fn the_last_loss_fails_the_op_with_worker_lost(w: &mut World) -> Outcome {
         w.claim_kind("w1", "a", 1)?;
         w.clock().advance(LEASE)?;
         let pass = w.recover(10)?;
-        assert_eq!(pass.ops.iter().map(|op| op.gave_up).collect::<Vec<_>>(), [loss == 3]);
+        assert_eq!(pass.ops.iter().map(|op| op.status == OpStatus::Failed).collect::<Vec<_>>(), [loss == 3]);
     }
     assert_eq!(w.statuses(&planted, &["a", "b", "c"])?, [OpStatus::Failed, OpStatus::Blocked, OpStatus::Ready]);
     let view = w.view(planted.op("a"))?;

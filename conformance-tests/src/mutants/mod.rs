@@ -83,6 +83,10 @@ mutants! {
     LostClaimForgotten killed_by a_claim_that_is_repeated_gets_the_same_leases;
     /// An update does not move the workflow in the order of updates.
     UpdateOrderStands killed_by every_transition_moves_its_workflow_behind_the_cursor;
+    /// That an op was dispatched is not kept.
+    DispatchNotStored killed_by a_dispatched_op_whose_worker_is_lost_waits_for_a_verdict;
+    /// Whoever names the op dispatches it.
+    DispatchUnguarded killed_by a_dispatch_with_another_token_is_lost;
     /// A wake-up is not due at its instant.
     EqualityIsNotDue killed_by an_op_is_woken_at_its_instant_and_not_before;
     /// A wait is over before it is due.

@@ -10,7 +10,7 @@ use leasehold_core::state::StoredStatus;
 use leasehold_core::store::rows::{
     Act, ArtifactRow, Attempt, Claim, ClaimedOp, DownstreamEdge, EventRow, LaneScan, Lease, LeaseKey, LockedGate, LockedWorkflow,
     NewRecord, NewWorkflow, OpPage, OpState, OpView, OpWait, OpWake, OpenLanes, QueueStatus, Reach, Take, TakeWait, Taken, TakenWaits,
-    Totals, UpdateCursor, UpstreamEdge, WaitKey, WorkflowPage, WorkflowRow, WriteSet,
+    Totals, UpdateCursor, UpstreamEdge, WaitKey, WaitReason, WorkflowPage, WorkflowRow, WriteSet,
 };
 use leasehold_core::store::{
     Candidate, ClockReading, GraphTx, Leadership, LeaseTx, PulledBack, ReadTx, Spare, StoreError, StoreResult, TimeTx, Tx, Wait, WaitTx,
@@ -166,6 +166,23 @@ pass_on!(LeaseTx for MutantTx<'_> {
         Ok(held)
     }
 
+    fn dispatch_leases(&mut self, leases: &[LeaseKey]) -> StoreResult<Vec<Lease>> {
+        match self.mutant {
+            Mutant::DispatchNotStored => {
+                let ops: Vec<OpSeq> = leases.iter().map(|key| key.op).collect();
+                Ok(self.inner.leases_of(&ops)?.into_iter().filter(|lease| leases.contains(&lease.key)).collect())
+            }
+            Mutant::DispatchUnguarded => {
+                let ops: Vec<OpSeq> = leases.iter().map(|key| key.op).collect();
+                self.inner.dispatch_leases(leases)?;
+                let there = self.inner.leases_of(&ops)?;
+                let named = |lease: Lease| leases.iter().find(|key| key.op == lease.key.op).map(|key| Lease { key: *key, ..lease });
+                Ok(there.into_iter().filter_map(named).collect())
+            }
+            _ => self.inner.dispatch_leases(leases),
+        }
+    }
+
     fn take_leases(&mut self, leases: &[LeaseKey], take: Take) -> StoreResult<Taken> {
         let mut keys = leases.to_vec();
         if self.is(Mutant::TokenNotCompared) {
@@ -203,6 +220,7 @@ pass_on!(LeaseTx for MutantTx<'_> {
 });
 
 pass_on!(WaitTx for MutantTx<'_> {
+    fn waits_for(&mut self, reason: WaitReason, after: Option<OpSeq>, limit: u32) -> Vec<OpWait>;
     fn waits_of(&mut self, ops: &[OpSeq]) -> Vec<OpWait>;
 } and {
     fn due_waits(&mut self, limit: u32) -> StoreResult<Vec<OpWait>> {

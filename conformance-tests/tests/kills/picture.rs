@@ -29,7 +29,7 @@ pub(crate) fn of(store: &dyn Store) -> Result<Vec<String>, BoxError> {
             let ids: BTreeMap<_, _> = ops.iter().map(|view| (view.state.seq, view.state.id.clone())).collect();
             for view in ops {
                 let state = &view.state;
-                let lease = view.lease.as_ref().map(|lease| (lease.key.token, lease.key.fence, &lease.worker, lease.acquired_at, lease.expires_at));
+                let lease = view.lease.as_ref().map(|lease| (lease.key.token, lease.key.fence, &lease.worker, lease.acquired_at, lease.expires_at, lease.dispatched_at));
                 lines.push(format!(
                     "op {} {:?} unmet {} broken {} fence {} failures {} losses {} parent {:?} due {:?} finished {:?} result {:?} error {:?} lease {lease:?}",
                     state.id,

@@ -2,14 +2,15 @@
 
 use crate::place::Ground;
 use leasehold_core::model::{
-    Artifact, ArtifactKind, ArtifactName, CollectionName, Dependency, ErrorClass, Json, KindName, Limits, Micros, OpError, OpId, OpSpec,
-    Record, RecordKey, RetryPolicy, SiteName, WorkerName, WorkflowId, WorkflowName, WorkflowSpec,
+    Artifact, ArtifactKind, ArtifactName, CollectionName, Dependency, Effect, ErrorClass, Fence, Json, KindName, Limits, Micros, OpError,
+    OpId, OpSpec, Record, RecordKey, RetryPolicy, SiteName, WorkerName, WorkflowId, WorkflowName, WorkflowSpec,
 };
 use leasehold_core::store::rows::ClaimedOp;
 use leasehold_core::store::{BoxError, Store, StoreError, StoreExt, TxKind, Wait};
 use leasehold_core::transitions::{
-    Actor, AddOps, BatchLimit, CLOCK_TOLERANCE, CancelWorkflow, ClaimCursor, ClaimRequest, CreateMode, CreateRequest, End, Finish, Plan,
-    RetryOps, RetryTarget, TransitionError, Until, add_ops, cancel_workflow, claim, create, finish, heartbeat, recover, retry, wake,
+    Actor, AddOps, BatchLimit, CLOCK_TOLERANCE, CancelWorkflow, ClaimCursor, ClaimRequest, CreateMode, CreateRequest, End, Finish,
+    OpVerdict, Plan, RetryOps, RetryTarget, SettleOp, TransitionError, Until, add_ops, cancel_workflow, claim, create, dispatch, finish,
+    heartbeat, recover, retry, settle, wake,
 };
 
 /// A verb, and where its op stands before it.
@@ -24,6 +25,9 @@ pub(crate) enum Verb {
     FailAndTryAgain,
     FailForGood,
     Suspend,
+    Dispatch,
+    Abandon,
+    Settle,
     Release,
     Wake,
     Recover,
@@ -38,7 +42,7 @@ const FIRST_CLAIM: &str = "00000000-0000-4000-8000-000000000001";
 const THIS_CALL: &str = "00000000-0000-4000-8000-000000000002";
 
 impl Verb {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Create,
         Self::AddOps,
         Self::Promote,
@@ -48,6 +52,9 @@ impl Verb {
         Self::FailAndTryAgain,
         Self::FailForGood,
         Self::Suspend,
+        Self::Dispatch,
+        Self::Abandon,
+        Self::Settle,
         Self::Release,
         Self::Wake,
         Self::Recover,
@@ -67,6 +74,9 @@ impl Verb {
             Self::FailAndTryAgain => "a_failure_that_is_tried_again",
             Self::FailForGood => "a_failure_for_good",
             Self::Suspend => "suspend",
+            Self::Dispatch => "dispatch",
+            Self::Abandon => "abandon",
+            Self::Settle => "settle",
             Self::Release => "release",
             Self::Wake => "wake",
             Self::Recover => "recover",
@@ -83,11 +93,17 @@ impl Verb {
         !matches!(self, Self::Promote | Self::Wake | Self::Recover | Self::RecoverTheLast)
     }
 
+    const fn is_about_effects(self) -> bool {
+        matches!(self, Self::Dispatch | Self::Abandon | Self::Settle)
+    }
+
     /// Brings a new store to where the verb can be said.
     pub(crate) fn prepare(self, ground: &Ground) -> Result<Call, BoxError> {
         let store = ground.open()?;
         let store = store.as_ref();
-        start_workflow(store, "w", self == Self::RecoverTheLast)?;
+        let effect = if self.is_about_effects() { Effect::Once } else { Effect::Repeatable };
+        let max_lost = if self == Self::RecoverTheLast { 1 } else { RetryPolicy::default().max_lost };
+        start_workflow(store, "w", RetryPolicy { max_lost, effect, ..RetryPolicy::default() })?;
         match self {
             Self::Create | Self::AddOps | Self::Claim => {}
             Self::Heartbeat | Self::Complete | Self::FailAndTryAgain | Self::FailForGood | Self::Suspend | Self::Release | Self::Cancel => {
@@ -97,6 +113,17 @@ impl Verb {
             Self::Recover | Self::RecoverTheLast => {
                 claim_as(store, FIRST_CLAIM, false)?;
                 ground.advance(LEASE)?;
+            }
+            Self::Dispatch => drop(claim_as(store, FIRST_CLAIM, false)?),
+            Self::Abandon | Self::Settle => {
+                claim_as(store, FIRST_CLAIM, false)?;
+                let call = Call::read(self, store)?;
+                let key = call.claimed()?.lease.key;
+                store.with(TxKind::Heartbeat, |tx| dispatch(tx, &[key]))?;
+                if self == Self::Settle {
+                    call.finish(store, abandonment())?;
+                    return Ok(call);
+                }
             }
             Self::Wake => {
                 claim_as(store, FIRST_CLAIM, false)?;
@@ -136,7 +163,7 @@ impl Call {
         let (actor, workflow) = (Actor::new("operator"), id("w")?);
         let request = THIS_CALL.parse()?;
         match self.verb {
-            Verb::Create => start_workflow(store, "another", false),
+            Verb::Create => start_workflow(store, "another", RetryPolicy::default()),
             Verb::AddOps => {
                 let plan = Plan::new(vec![op("added", &["b"])?, op("more", &[])?], &Limits::default())?;
                 let call = AddOps { request, actor, workflow, plan };
@@ -152,6 +179,16 @@ impl Call {
             Verb::FailAndTryAgain => self.finish(store, failure(ErrorClass::Retryable)),
             Verb::FailForGood => self.finish(store, failure(ErrorClass::Permanent)),
             Verb::Suspend => self.finish(store, WAIT),
+            Verb::Dispatch => {
+                let key = self.claimed()?.lease.key;
+                Ok(format!("{:?}", store.with(TxKind::Heartbeat, |tx| dispatch(tx, &[key]))?))
+            }
+            Verb::Abandon => self.finish(store, abandonment()),
+            Verb::Settle => {
+                let verdict = OpVerdict::Succeed { result: Json::parse("7")? };
+                let call = SettleOp { request, actor, workflow, op: OpId::new("a")?, attempt: Fence::NONE.next(), verdict };
+                Ok(format!("{:?}", store.with(TxKind::Client, |tx| settle(tx, &call))?.status))
+            }
             Verb::Release => self.finish(store, End::Release),
             Verb::Wake => Ok(format!("{:?}", store.with(TxKind::Maintenance, |tx| wake(tx, BatchLimit::DEFAULT))?.ops)),
             Verb::Recover | Verb::RecoverTheLast => {
@@ -187,11 +224,9 @@ fn op(id: &str, after: &[&str]) -> Result<OpSpec, BoxError> {
 }
 
 /// `a`, what requires it, and what requires that; only `a` can be claimed.
-fn start_workflow(store: &dyn Store, name: &str, one_loss: bool) -> Result<String, BoxError> {
+fn start_workflow(store: &dyn Store, name: &str, retry: RetryPolicy) -> Result<String, BoxError> {
     let mut first = op("a", &[])?;
-    if one_loss {
-        first.retry = RetryPolicy { max_lost: 1, ..RetryPolicy::default() };
-    }
+    first.retry = retry;
     let spec = WorkflowSpec {
         id: id(name)?,
         name: WorkflowName::new("killed")?,
@@ -234,6 +269,10 @@ fn finish_op(store: &dyn Store, claimed: &ClaimedOp, end: End) -> Result<String,
     };
     let report = store.with(TxKind::Commit, |tx| finish(tx, std::slice::from_ref(&item), Wait::Block))?;
     Ok(format!("{:?}", report.outcomes))
+}
+
+fn abandonment() -> End {
+    End::Abandon { error: OpError::new(OpError::PANICKED, "it panicked") }
 }
 
 fn failure(class: ErrorClass) -> End {

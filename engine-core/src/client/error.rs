@@ -108,6 +108,7 @@ impl From<TransitionError> for ClientError {
             TransitionError::WorkflowExists(_)
             | TransitionError::WorkflowStatus { .. }
             | TransitionError::OpStatus { .. }
+            | TransitionError::OtherAttempt { .. }
             | TransitionError::RequestReused(_) => Self::Conflict(error),
         }
     }

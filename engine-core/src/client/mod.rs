@@ -17,7 +17,7 @@ mod start;
 mod within;
 mod workflow;
 
-pub use crate::transitions::{Actor, AddedOp};
+pub use crate::transitions::{Actor, AddedOp, OpVerdict};
 pub use clock::ClockStatus;
 pub use definition::{Definition, DefinitionInfo};
 pub use error::ClientError;
@@ -25,7 +25,7 @@ pub use handle::WorkflowHandle;
 pub use op::Op;
 pub(crate) use problem::with_causes;
 pub use problem::{InvalidSpec, Problem};
-pub use read::StoreStatus;
+pub use read::{StoreStatus, UnknownOutcome};
 pub use snapshot::{NotACursor, OpCounts, SnapshotCursor, SnapshotPage, WorkflowSnapshot};
 pub use within::{Receipt, Within};
 pub use workflow::Workflow;

@@ -1,7 +1,9 @@
 //! An op as an application describes it.
 
 use super::problem::{InvalidSpec, Problem, with_causes};
-use crate::model::{AgentName, DedupKey, Dependency, Json, KindName, Micros, NameError, OpId, OpSpec, QueueName, RetryPolicy, SiteName};
+use crate::model::{
+    AgentName, DedupKey, Dependency, Effect, Json, KindName, Micros, NameError, OpId, OpSpec, QueueName, RetryPolicy, SiteName,
+};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +36,7 @@ pub struct Op {
     after: Vec<(Arc<str>, bool)>,
     before: Vec<Arc<str>>,
     retry: RetryPolicy,
+    effect: Option<Effect>,
     dedup_key: Option<Arc<str>>,
     time_limit: Option<Duration>,
     problems: Vec<String>,
@@ -54,6 +57,7 @@ impl Op {
             after: Vec::new(),
             before: Vec::new(),
             retry: RetryPolicy::default(),
+            effect: None,
             dedup_key: None,
             time_limit: None,
             problems: Vec::new(),
@@ -131,6 +135,13 @@ impl Op {
         self
     }
 
+    /// Its effect must not be repeated blindly: once its handler has begun, an attempt of which nobody knows how it ended is
+    /// not followed by another. The op waits for a [verdict](super::Client::settle_op) instead. See [`Effect::Once`].
+    pub fn effect_once(mut self) -> Self {
+        self.effect = Some(Effect::Once);
+        self
+    }
+
     /// A second op of the workflow with this key attaches to the first.
     pub fn dedup_key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.dedup_key = Some(key.into());
@@ -202,7 +213,7 @@ impl Op {
             metadata: self.metadata,
             after,
             before,
-            retry: self.retry,
+            retry: RetryPolicy { effect: self.effect.unwrap_or(self.retry.effect), ..self.retry },
             dedup_key: dedup_key.flatten(),
             time_limit,
         })

@@ -1,15 +1,16 @@
-//! What operators do: retry, cancel, limit.
+//! What operators do: retry, settle, cancel, limit.
 
 use super::{Actor, Client, ClientError, InvalidSpec};
-use crate::model::{OpId, QueuePolicy, RequestId, WorkflowId};
+use crate::model::{Fence, OpId, QueuePolicy, RequestId, WorkflowId, check_size, storable_text};
+use crate::state::OpStatus;
 use crate::store::{StoreExt, TxKind};
-use crate::transitions::{self, CancelWorkflow, Canceled, RetryOps, RetryTarget};
+use crate::transitions::{self, CancelWorkflow, Canceled, OpVerdict, RetryOps, RetryTarget, SettleOp};
 
 impl Client {
-    /// Makes the failed op `op` ready with a new budget, and reopens what it blocked. Answers which ops are ready again.
+    /// Makes the op `op`, which is failed or waits for a verdict, ready with a new budget, and reopens what it blocked. Answers which ops are ready again.
     ///
     /// # Errors
-    /// [`ClientError::NotFound`]; [`ClientError::Conflict`] when the op is not failed.
+    /// [`ClientError::NotFound`]; [`ClientError::Conflict`] when the op is neither.
     pub async fn retry_op(&self, id: &WorkflowId, op: &OpId, actor: &Actor) -> Result<Vec<OpId>, ClientError> {
         self.retry(id, RetryTarget::Op(op.clone()), actor).await
     }
@@ -26,6 +27,34 @@ impl Client {
         let call = RetryOps { request: RequestId::random(), actor: actor.clone(), workflow: id.clone(), target };
         let retried = self.change(move |tx| transitions::retry(tx, &call), |retried| std::mem::take(&mut retried.notices)).await?;
         Ok(retried.ops)
+    }
+
+    /// Says what became of the attempt numbered `attempt` of `op`, which gave no answer and must not be repeated blindly.
+    /// Answers where the op stands then.
+    ///
+    /// # Errors
+    /// [`ClientError::NotFound`]; [`ClientError::Conflict`] when the op waits for no verdict, or for one on another attempt;
+    /// [`ClientError::TooLarge`] when the result is over its limit.
+    pub async fn settle_op(
+        &self,
+        id: &WorkflowId,
+        op: &OpId,
+        attempt: Fence,
+        verdict: OpVerdict,
+        actor: &Actor,
+    ) -> Result<OpStatus, ClientError> {
+        let verdict = match verdict {
+            OpVerdict::Retry => verdict,
+            OpVerdict::Succeed { ref result } => {
+                check_size("the result", result.as_str().len(), self.limits().result_bytes)?;
+                verdict
+            }
+            OpVerdict::Fail { message } => OpVerdict::Fail { message: storable_text(&message, self.limits().error_bytes) },
+        };
+        let (workflow, op) = (id.clone(), op.clone());
+        let call = SettleOp { request: RequestId::random(), actor: actor.clone(), workflow, op, attempt, verdict };
+        let settled = self.change(move |tx| transitions::settle(tx, &call), |settled| std::mem::take(&mut settled.notices)).await?;
+        Ok(settled.status)
     }
 
     /// Cancels a workflow and every op of it that has not ended: final. Running handlers are told to stop on their next

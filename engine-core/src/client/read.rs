@@ -4,7 +4,8 @@ use super::call::{ReadError, workflow};
 use super::{Client, ClientError, PAGE_MAX, SnapshotCursor, SnapshotPage, WorkflowSnapshot};
 use crate::model::{ArtifactName, CollectionName, EventSeq, Fence, Json, OpId, OpSeq, QueuePolicy, RecordKey, WorkflowId, WorkflowSeq};
 use crate::store::rows::{
-    ArtifactRow, Attempt, EventRow, NewRecord, OpPage, OpState, OpView, OpWake, QueueStatus, Totals, WorkflowPage, WorkflowRow,
+    ArtifactRow, Attempt, EventRow, NewRecord, OpPage, OpState, OpView, OpWait, OpWake, QueueStatus, Totals, WaitReason, WorkflowPage,
+    WorkflowRow,
 };
 use crate::store::{Store, StoreInfo, StoreResult, Tx};
 use std::collections::HashMap;
@@ -25,6 +26,17 @@ pub struct StoreStatus {
 /// `limit` with its default, the cap, in place of zero.
 fn capped(limit: u32) -> u32 {
     if limit == 0 { PAGE_MAX } else { limit.min(PAGE_MAX) }
+}
+
+/// An op that waits for a verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownOutcome {
+    /// Its workflow.
+    pub workflow: WorkflowId,
+    /// The op.
+    pub op: OpView,
+    /// Since when it waits, and on which attempt.
+    pub wait: OpWait,
 }
 
 impl Client {
@@ -115,6 +127,33 @@ impl Client {
             parents.sort_unstable();
             let results = tx.results(&parents)?;
             Ok(results.into_iter().filter_map(|(op, result)| Some((ids.get(&op)?.clone(), result))).collect())
+        })
+        .await
+    }
+
+    /// Ops that wait for a verdict on an attempt of which nobody knows what it did, in the order of their keys, behind the op
+    /// `after`; at most `limit`, or [`PAGE_MAX`].
+    ///
+    /// # Errors
+    /// [`ClientError::Store`].
+    pub async fn unknown_outcomes(&self, after: Option<OpSeq>, limit: u32) -> Result<Vec<UnknownOutcome>, ClientError> {
+        let limit = capped(limit);
+        self.read(move |tx| {
+            let ops: Vec<OpSeq> = tx.waits_for(WaitReason::Verdict, after, limit)?.iter().map(|wait| wait.key.op).collect();
+            let mut ids: HashMap<WorkflowSeq, WorkflowId> = HashMap::new();
+            let mut outcomes = Vec::with_capacity(ops.len());
+            for op in tx.op_views(&ops)? {
+                // Read in one snapshot; but a store that reads each statement anew may have settled it since.
+                let Some(wait) = op.wait.clone() else { continue };
+                if !ids.contains_key(&wait.workflow) {
+                    let page = WorkflowPage { before: Some(WorkflowSeq(wait.workflow.0 + 1)), limit: 1, ..WorkflowPage::default() };
+                    ids.extend(tx.list_workflows(&page)?.into_iter().map(|row| (row.seq, row.id)));
+                }
+                let workflow = ids.get(&wait.workflow).cloned();
+                outcomes.extend(workflow.map(|workflow| UnknownOutcome { workflow, op, wait }));
+            }
+            outcomes.sort_unstable_by_key(|outcome| outcome.wait.key);
+            Ok(outcomes)
         })
         .await
     }

@@ -99,7 +99,7 @@ impl Within<'_> {
             Some(Ended::Failed { error }) => Err(refused(error)),
             Some(Ended::LeaseLost) => Err(ClientError::LeaseLost { workflow: ctx.workflow_id().clone(), op: ctx.op_id().clone() }),
             Some(Ended::ClockBehind) => Err(StoreError::Busy("the store's clock is behind the lease".into()).into()),
-            Some(Ended::Busy | Ended::Released | Ended::Retried { .. } | Ended::Suspended { .. }) | None => {
+            Some(Ended::Busy | Ended::Released | Ended::Retried { .. } | Ended::Suspended { .. } | Ended::Abandoned) | None => {
                 unreachable!("a completion that waits for its workflow ends in none of these")
             }
         }

@@ -1,35 +1,44 @@
 //! One attempt: its handler as a task, watched by another (L5, L15, Q8).
 
 use super::context::{Left, OpContext};
+use super::dispatch::dispatched;
 use super::handler::HandlerError;
 use super::held::Held;
 use super::session::Session;
 use super::stop::{StopReason, StopSwitch};
-use crate::model::{ErrorClass, Json, Limits, Micros, OpError, check_size};
-use crate::store::rows::ClaimedOp;
-use crate::transitions::{End, Plan};
+use crate::model::{Effect, ErrorClass, Json, Limits, Micros, OpError, OpSeq, check_size};
+use crate::store::rows::{ClaimedOp, LeaseKey};
+use crate::transitions::{DispatchOutcome, End, Plan};
 use std::any::Any;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::task::{JoinError, JoinHandle};
 use tracing::Instrument;
 
-/// Begins the attempt of `op`, whose lease lasts from `confirmed_at` at least; or gives it back at once when that is over
-/// or the session stops. While it lasts the session claims no other suspect if it is one.
-pub(super) fn begin(session: &Arc<Session>, op: ClaimedOp, confirmed_at: Instant, suspect: bool) {
-    let (op, stop) = (Arc::new(op), StopSwitch::default());
-    let settings = &session.settings;
-    let lease = settings.lease.as_duration();
-    let expired = confirmed_at.elapsed() >= lease;
-    session.slots.begin();
-    let held = Held::new(Arc::clone(&op), stop.clone(), confirmed_at, suspect);
-    if expired || session.slots.is_stopping() || !session.held.hold(held, lease) {
-        session.slots.ended();
-        session.hand_in(op, End::Release, None);
-        return;
+/// Begins the attempts of `ops`, whose leases last from `confirmed_at` at least; or gives one back at once when that is
+/// over or the session stops. While a suspect's lasts the session claims no other. Those whose effect must not be repeated
+/// are dispatched before, behind all others, so that these need not wait.
+pub(super) fn begin(session: &Arc<Session>, ops: Vec<ClaimedOp>, suspects: &[OpSeq], confirmed_at: Instant) {
+    let (plain, once): (Vec<ClaimedOp>, Vec<ClaimedOp>) = ops.into_iter().partition(|op| op.effect.is_repeatable());
+    let held = |ops: Vec<ClaimedOp>| -> Vec<Guard> {
+        let hold = |op: ClaimedOp| {
+            let suspect = suspects.contains(&op.lease.key.op);
+            Guard::hold(session, op, confirmed_at, suspect)
+        };
+        ops.into_iter().filter_map(hold).collect()
+    };
+    held(plain).into_iter().for_each(Guard::start);
+    let once = held(once);
+    let keys: Vec<LeaseKey> = once.iter().map(|guard| guard.op.lease.key).collect();
+    let outcomes = dispatched(session, &keys, || once.iter().any(|guard| guard.stop.reason().is_none()));
+    for (guard, outcome) in once.into_iter().zip(outcomes) {
+        match outcome {
+            DispatchOutcome::Dispatched => guard.start(),
+            DispatchOutcome::Lost => guard.lose(),
+            // Dropped, a guard gives its op back: it never began.
+            DispatchOutcome::ClockBehind => {}
+        }
     }
-    let guard = Guard { session: Arc::clone(session), op, stop, began: Instant::now() };
-    settings.runtime.spawn(guard.watch());
 }
 
 /// Whoever holds this answers for the attempt; dropped with its runtime, it gives the op back.
@@ -47,6 +56,32 @@ impl Drop for Guard {
 }
 
 impl Guard {
+    /// Holds the lease of `op` and a place for its handler; `None`, and the op is given back, when it is too late for that.
+    fn hold(session: &Arc<Session>, op: ClaimedOp, confirmed_at: Instant, suspect: bool) -> Option<Self> {
+        let (op, stop) = (Arc::new(op), StopSwitch::default());
+        let lease = session.settings.lease.as_duration();
+        let expired = confirmed_at.elapsed() >= lease;
+        session.slots.begin();
+        let held = Held::new(Arc::clone(&op), stop.clone(), confirmed_at, suspect);
+        if expired || session.slots.is_stopping() || !session.held.hold(held, lease) {
+            session.slots.ended();
+            session.hand_in(op, End::Release, None);
+            return None;
+        }
+        Some(Self { session: Arc::clone(session), op, stop, began: Instant::now() })
+    }
+
+    fn start(self) {
+        let runtime = self.session.settings.runtime.clone();
+        runtime.spawn(self.watch());
+    }
+
+    /// Notes that the lease was lost before the handler began.
+    fn lose(self) {
+        let lost = self.session.held.lose(std::iter::once(self.op.lease.key));
+        self.session.lost(&lost, "refused");
+    }
+
     async fn watch(self) {
         if self.stop.reason().is_some() {
             // Told to stop before it began: dropping the guard gives the op back, or finds that it was.
@@ -88,8 +123,8 @@ impl Guard {
         let joined = self.join(&mut task).await;
         let run_time = self.began.elapsed();
         let end = || {
-            let end = judge(self.stop.reason(), joined, &ctx, &settings.limits, self.op.time_limit.map(Micros::as_duration));
-            if let End::Fail { error, .. } = &end {
+            let end = judge(self.stop.reason(), joined, &ctx, &settings.limits, &self.op);
+            if let End::Fail { error, .. } | End::Abandon { error } = &end {
                 span.record("error.type", error.code.as_str());
             }
             span.in_scope(|| tracing::debug!(run_time_us = u64::try_from(run_time.as_micros()).unwrap_or(u64::MAX), "attempt ended"));
@@ -143,17 +178,21 @@ impl Joined {
 }
 
 /// What is to be recorded of the attempt.
-fn judge(reason: Option<StopReason>, joined: Joined, ctx: &OpContext, limits: &Limits, time_limit: Option<Duration>) -> End {
+fn judge(reason: Option<StopReason>, joined: Joined, ctx: &OpContext, limits: &Limits, op: &ClaimedOp) -> End {
+    // Without an answer of the handler nobody knows what it did: a failure where it may do so again.
+    let unanswered = |error: OpError| match op.effect {
+        Effect::Repeatable => End::Fail { error, class: ErrorClass::Retryable, delay: None },
+        Effect::Once => End::Abandon { error },
+    };
     match (reason, joined) {
         (Some(StopReason::TimedOut), _) => {
-            let limit = time_limit.unwrap_or_default();
-            let error = OpError::new(OpError::TIMED_OUT, format!("the attempt ran longer than its time limit of {limit:?}"));
-            End::Fail { error, class: ErrorClass::Retryable, delay: None }
+            let limit = op.time_limit.map(Micros::as_duration).unwrap_or_default();
+            unanswered(OpError::new(OpError::TIMED_OUT, format!("the attempt ran longer than its time limit of {limit:?}")))
         }
         // The ledger answers: a success, if the application's transaction was committed.
         (_, Joined::Returned(Ok(_))) if ctx.ends_elsewhere() => {
             let message = "the handler ended this attempt in a transaction of its own and did not commit it";
-            End::Fail { error: OpError::new(OpError::NOT_COMMITTED, message), class: ErrorClass::Retryable, delay: None }
+            unanswered(OpError::new(OpError::NOT_COMMITTED, message))
         }
         (_, Joined::Returned(Ok(result))) => match checked(result, ctx.take_left(), limits) {
             Ok(end) => end,
@@ -161,14 +200,17 @@ fn judge(reason: Option<StopReason>, joined: Joined, ctx: &OpContext, limits: &L
         },
         (_, Joined::Returned(Err(HandlerError { until: Some(until), .. }))) => End::Suspend { until },
         // Told to stop by the worker, a handler's error says nothing about the op.
-        (Some(StopReason::Shutdown), _) | (_, Joined::Dropped) => End::Release,
+        (Some(StopReason::Shutdown), _) | (_, Joined::Dropped) => match op.effect {
+            Effect::Repeatable => End::Release,
+            Effect::Once => {
+                let message = "the worker shut down while the handler ran";
+                End::Abandon { error: OpError::new(OpError::OUTCOME_UNKNOWN, message) }
+            }
+        },
         (_, Joined::Returned(Err(error))) => {
             End::Fail { error: error.storable(limits.error_bytes), class: error.class, delay: error.delay }
         }
-        (_, Joined::Panicked(message)) => {
-            let error = HandlerError::retryable(message).code(OpError::PANICKED).storable(limits.error_bytes);
-            End::Fail { error, class: ErrorClass::Retryable, delay: None }
-        }
+        (_, Joined::Panicked(message)) => unanswered(HandlerError::retryable(message).code(OpError::PANICKED).storable(limits.error_bytes)),
     }
 }
 

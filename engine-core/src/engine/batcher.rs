@@ -261,5 +261,13 @@ impl Known {
 }
 
 const fn ends_attempt(kind: EventKind) -> bool {
-    matches!(kind, EventKind::OpSucceeded | EventKind::OpRetried | EventKind::OpFailed | EventKind::OpReleased | EventKind::OpWaiting)
+    matches!(
+        kind,
+        EventKind::OpSucceeded
+            | EventKind::OpRetried
+            | EventKind::OpFailed
+            | EventKind::OpReleased
+            | EventKind::OpAbandoned
+            | EventKind::OpWaiting
+    )
 }

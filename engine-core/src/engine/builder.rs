@@ -8,6 +8,7 @@ use super::handler::{Handler, HandlerError, typed};
 use super::hub::Hub;
 use super::observer::Observer;
 use super::office::Office;
+use super::probe::{Probe, ProbeAnswer, ProbeContext, probe};
 use super::session::Settings;
 use super::sweep::SetAside;
 use crate::client::{CALL_PATIENCE, Client, Definition, InvalidSpec, Problem, Workflow};
@@ -33,6 +34,8 @@ pub const POLL: Duration = Duration::from_millis(250);
 pub const MAINTENANCE_TERM: Duration = Duration::from_secs(10);
 /// How long a shutdown waits for running handlers before it tells them to stop.
 pub const GRACE: Duration = Duration::from_secs(10);
+/// How often probes are asked about ops that wait for a verdict.
+pub const PROBE_EVERY: Duration = Duration::from_secs(30);
 /// How long a handler that was told to stop may go on before it is dropped.
 pub const STOP_WAIT: Duration = Duration::from_millis(500);
 
@@ -53,6 +56,8 @@ pub struct EngineBuilder {
     maintenance_term: Duration,
     limits: Limits,
     handlers: BTreeMap<KindName, Arc<dyn Handler>>,
+    probes: BTreeMap<KindName, Probe>,
+    probe_every: Duration,
     agents: Vec<AgentName>,
     policies: Vec<QueuePolicy>,
     observers: Vec<Arc<dyn Observer>>,
@@ -79,6 +84,8 @@ impl EngineBuilder {
             maintenance_term: MAINTENANCE_TERM,
             limits: Limits::default(),
             handlers: BTreeMap::new(),
+            probes: BTreeMap::new(),
+            probe_every: PROBE_EVERY,
             agents: Vec::new(),
             policies: Vec::new(),
             observers: Vec::new(),
@@ -200,6 +207,45 @@ impl EngineBuilder {
         self
     }
 
+    /// Asks `function` about attempts of ops of `kind` that gave no answer and must not be repeated blindly
+    /// ([`Op::effect_once`](crate::client::Op::effect_once)): whether the outside system has done it, say. It may be asked
+    /// more than once, also at the same time by several processes; of their verdicts the first counts.
+    ///
+    /// # Examples
+    /// ```
+    /// use leasehold_core::client::OpVerdict;
+    /// use leasehold_core::engine::{HandlerError, ProbeAnswer, ProbeContext};
+    ///
+    /// async fn was_it_paid(ctx: ProbeContext) -> Result<ProbeAnswer, HandlerError> {
+    ///     // Here the bank would be asked for a payment with ctx.idempotency_key.
+    ///     let found = ctx.attempt.0 > 1;
+    ///     Ok(if found { ProbeAnswer::Known(OpVerdict::Retry) } else { ProbeAnswer::StillUnknown })
+    /// }
+    /// # let _ = was_it_paid;
+    /// ```
+    pub fn probe<F, Fut, E>(mut self, kind: &str, function: F) -> Self
+    where
+        F: Fn(ProbeContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ProbeAnswer, E>> + Send + 'static,
+        E: Into<HandlerError>,
+    {
+        match KindName::new(kind) {
+            Ok(kind) => {
+                if self.probes.insert(kind.clone(), probe(function)).is_some() {
+                    self.problems.push(format!("there are two probes for the kind {kind:?}: register one"));
+                }
+            }
+            Err(error) => self.problems.push(error.to_string()),
+        }
+        self
+    }
+
+    /// How often probes are asked, in place of [`PROBE_EVERY`].
+    pub const fn probe_every(mut self, probe_every: Duration) -> Self {
+        self.probe_every = probe_every;
+        self
+    }
+
     /// Stores `policy` when the engine is built, in place of the one for the same site (or any) and queue.
     pub fn policy(mut self, policy: QueuePolicy) -> Self {
         self.policies.push(policy);
@@ -252,7 +298,9 @@ impl EngineBuilder {
         let worker = WorkerName::new(self.name.clone()).map_err(|error| problems.push(error.to_string())).ok();
         let lease = Micros::try_from(self.lease).map_err(|error| problems.push(format!("the lease: {error}"))).ok();
         let term = Micros::try_from(self.maintenance_term).map_err(|error| problems.push(format!("the maintenance term: {error}"))).ok();
-        for (what, duration) in [("the heartbeat", self.heartbeat), ("the poll interval", self.poll)] {
+        for (what, duration) in
+            [("the heartbeat", self.heartbeat), ("the poll interval", self.poll), ("the interval of probes", self.probe_every)]
+        {
             if duration.is_zero() {
                 problems.push(format!("{what} is zero: give it a duration above that"));
             }
@@ -281,6 +329,8 @@ impl EngineBuilder {
             client,
             runtime,
             handlers: self.handlers,
+            probes: self.probes,
+            probe_every: self.probe_every,
             agents: self.agents,
             office: Office::new(worker.clone(), term),
             worker,

@@ -144,10 +144,7 @@ impl Claimer<'_> {
             session.slots.hint_token(wait.max(TOKEN_WAIT_MIN));
         }
         let nothing = report.ops.is_empty();
-        for op in report.ops {
-            let suspect = report.suspects.contains(&op.lease.key.op);
-            attempt::begin(session, op, attempt.began, suspect);
-        }
+        attempt::begin(session, report.ops, &report.suspects, attempt.began);
         let more = behind || report.more;
         Ok(Round { more, idle: nothing && !more && open_before == 0, held })
     }

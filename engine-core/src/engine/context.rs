@@ -143,9 +143,7 @@ impl OpContext {
     }
     /// A key that is the same on every attempt of this op and of no other: 64 hexadecimal digits, fit for a header.
     pub fn idempotency_key(&self) -> String {
-        let (workflow, op) = (self.workflow_id().as_str(), self.op_id().as_str());
-        // The length keeps ("a", "b/c") apart from ("a/b", "c").
-        Digest::of_bytes(format!("{}/{workflow}/{op}", workflow.len()).as_bytes()).to_string()
+        idempotency_key(self.workflow_id(), self.op_id())
     }
     /// Tells when to stop: the lease is lost, the workflow was canceled, the time is over, or the worker shuts down. A
     /// handler that goes on is dropped at its next `.await` after a moment.
@@ -267,6 +265,13 @@ impl OpContext {
     pub(super) fn take_left(&self) -> Left {
         self.left(std::mem::take)
     }
+}
+
+/// A key of the op and of no other.
+pub(super) fn idempotency_key(workflow: &WorkflowId, op: &OpId) -> String {
+    let (workflow, op) = (workflow.as_str(), op.as_str());
+    // The length keeps ("a", "b/c") apart from ("a/b", "c").
+    Digest::of_bytes(format!("{}/{workflow}/{op}", workflow.len()).as_bytes()).to_string()
 }
 
 fn misnamed(error: &NameError) -> HandlerError {

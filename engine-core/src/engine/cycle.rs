@@ -1,6 +1,7 @@
 //! Driving an engine by hand (L14).
 
 use super::claimer::Until;
+use super::probe::{self, ProbedOp};
 use super::recovery::{self, ExpiredLeases};
 use super::report::CycleReport;
 use super::retrying::retry;
@@ -30,6 +31,8 @@ pub struct Reconciled {
     pub promoted: u32,
     /// The store's clock cannot be relied on, so the pass did nothing: see [`Client::trust_clock`](crate::client::Client::trust_clock).
     pub held: Option<ClockBehind>,
+    /// The ops that waited for a verdict, and that a probe settled.
+    pub probed: Vec<ProbedOp>,
 }
 
 impl Engine {
@@ -58,19 +61,22 @@ impl Engine {
     }
 
     /// Does one bounded pass of upkeep and nothing else: takes back at most `limit` expired leases, wakes at most as many
-    /// waiting ops, and promotes at most as many that are due. The engine leads the store's maintenance from then on, for a term.
+    /// waiting ops, promotes at most as many that are due, and asks the probes about some ops that wait for a verdict. The
+    /// engine leads the store's maintenance from then on, for a term.
     ///
     /// # Errors
     /// [`EngineError::NotLeader`] when another process leads, also when it was elected during the pass; [`EngineError::Store`].
     pub async fn reconcile_once(&self, limit: BatchLimit) -> Result<Reconciled, EngineError> {
         let settings = Arc::clone(&self.settings);
-        match tokio::task::spawn_blocking(move || reconcile(&settings, limit)).await {
-            Ok(done) => done,
+        let done = match tokio::task::spawn_blocking(move || reconcile(&settings, limit)).await {
+            Ok(done) => done?,
             Err(stopped) => match stopped.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Err(ClientError::ShuttingDown.into()),
+                Err(_) => return Err(ClientError::ShuttingDown.into()),
             },
-        }
+        };
+        let (_, probed) = probe::pass(&self.settings, None).await?;
+        Ok(Reconciled { probed, ..done })
     }
 }
 

@@ -21,6 +21,8 @@ pub struct RunReport {
     pub suspended: u64,
     /// Ops given back unfinished.
     pub released: u64,
+    /// Attempts of which nobody knows what they did: their ops wait for a verdict.
+    pub abandoned: u64,
     /// Attempts whose lease was lost: nothing of them was recorded.
     pub lost: u64,
     /// Attempts whose end could not be saved in time: their leases run out, and their ops run again.
@@ -47,6 +49,8 @@ pub struct CycleReport {
     pub suspended: u64,
     /// Ops given back unfinished.
     pub released: u64,
+    /// Attempts of which nobody knows what they did: their ops wait for a verdict.
+    pub abandoned: u64,
     /// Attempts whose lease was lost: nothing of them was recorded.
     pub lost: u64,
     /// Expired leases, of whomever, that were taken back.
@@ -106,6 +110,7 @@ impl Tally {
             Ended::Failed { .. } => counts.failed += 1,
             Ended::Suspended { .. } => counts.suspended += 1,
             Ended::Released => counts.released += 1,
+            Ended::Abandoned => counts.abandoned += 1,
             Ended::LeaseLost => {
                 self.lost(op);
                 return true;
@@ -154,7 +159,8 @@ impl Tally {
     }
 
     pub(super) fn cycle(&mut self) -> CycleReport {
-        let RunReport { processed, succeeded, retried, failed, suspended, released, lost, unsaved: _, recovered, woken } = self.counts;
+        let RunReport { processed, succeeded, retried, failed, suspended, released, abandoned, lost, unsaved: _, recovered, woken } =
+            self.counts;
         let Named { attempts, recovered: recovered_ops, woken: woken_ops, held } = self.named.take().unwrap_or_default();
         CycleReport {
             processed,
@@ -163,6 +169,7 @@ impl Tally {
             failed,
             suspended,
             released,
+            abandoned,
             lost,
             recovered,
             woken,

@@ -8,6 +8,7 @@ use super::claimer::{Until, claim_loop};
 use super::error::EngineError;
 use super::heartbeat::{beat_loop, fence_loop};
 use super::outbox::Line;
+use super::probe::probe_loop;
 use super::report::RunReport;
 use super::session::{Broken, Session, Settings};
 use super::stop::StopReason;
@@ -19,7 +20,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// How long the last commits of a shutdown may take once every handler has stopped, so that it ends within a second of its grace.
-const LAST_COMMITS: Duration = Duration::from_millis(400);
+const LAST_COMMITS: Duration = Duration::from_millis(300);
+/// How much longer a shutdown waits for the thread of the last commit to end.
+const LAST_THREAD: Duration = Duration::from_millis(50);
 /// The same for an engine that is dropped, which nobody waits for.
 const COMMITS_AFTER_DROP: Duration = Duration::from_secs(5);
 
@@ -54,6 +57,9 @@ impl Running {
         // A cycle by hand looks when it is told to, and at nothing else.
         if until == Until::Stopped {
             session.listen_to_others();
+            if !settings.probes.is_empty() {
+                settings.runtime.spawn(probe_loop(Arc::downgrade(&session)));
+            }
         }
         Ok(running)
     }
@@ -70,6 +76,7 @@ impl Running {
     /// Why the engine had stopped by itself, if it had.
     pub async fn shutdown(self) -> Result<RunReport, EngineError> {
         self.session.slots.stop();
+        self.session.quit.cancel();
         self.ended_by(shut_down).await?;
         let counts = self.session.tally().counts;
         Ok(counts)
@@ -108,6 +115,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         // After a shutdown nothing runs any more, and this does nothing.
         self.session.slots.stop();
+        self.session.quit.cancel();
         self.session.give_back_running();
         self.session.outbox.close(COMMITS_AFTER_DROP);
     }
@@ -132,7 +140,7 @@ fn shut_down(session: &Session) {
 fn close(session: &Session) {
     session.slots.stop();
     session.outbox.close(LAST_COMMITS);
-    if !session.outbox.wait_until_over(LAST_COMMITS * 2) {
+    if !session.outbox.wait_until_over(LAST_COMMITS + LAST_THREAD) {
         tracing::warn!("the last commit waits for the store; its thread ends when that answers");
     }
 }

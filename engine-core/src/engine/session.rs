@@ -7,6 +7,7 @@ use super::hub::{Bell, Hub};
 use super::notice::{Notice, NoticeKind};
 use super::office::Office;
 use super::outbox::Outbox;
+use super::probe::Probe;
 use super::report::Tally;
 use super::slots::Slots;
 use super::stop::{StopReason, StopSwitch};
@@ -30,6 +31,8 @@ pub(super) struct Settings {
     pub(super) client: Client,
     pub(super) runtime: tokio::runtime::Handle,
     pub(super) handlers: BTreeMap<KindName, Arc<dyn Handler>>,
+    pub(super) probes: BTreeMap<KindName, Probe>,
+    pub(super) probe_every: Duration,
     pub(super) agents: Vec<AgentName>,
     pub(super) worker: WorkerName,
     pub(super) workers_max: usize,
@@ -70,6 +73,8 @@ pub(super) struct Session {
     /// Why a part of the engine ended before it was told to; everything stops then.
     broken: Mutex<Option<Broken>>,
     pub(super) down: CancellationToken,
+    /// Nothing is begun any more.
+    pub(super) quit: CancellationToken,
 }
 
 /// Why a session ended by itself.
@@ -104,6 +109,7 @@ impl Session {
             tally: Mutex::new(Tally::new(by_hand)),
             broken: Mutex::default(),
             down: CancellationToken::new(),
+            quit: CancellationToken::new(),
             settings,
         });
         let bell: Arc<dyn Bell> = Arc::clone(&session) as Arc<dyn Bell>;

@@ -90,6 +90,7 @@ impl LeaseTx for MemoryTx<'_> {
                         worker: claim.worker.clone(),
                         acquired_at: now,
                         expires_at,
+                        dispatched_at: None,
                     };
                     claimed.extend(claimed_op(&tx.tables, &lease, Some(queued)));
                     tx.tables.insert_lease(lease)?;
@@ -118,6 +119,19 @@ impl LeaseTx for MemoryTx<'_> {
                 extended.push(lease);
             }
             Ok(extended)
+        })
+    }
+
+    fn dispatch_leases(&mut self, leases: &[LeaseKey]) -> StoreResult<Vec<Lease>> {
+        self.change(|tx| {
+            let mut dispatched = Vec::new();
+            for op in exact(&tx.tables, leases) {
+                let Some(lease) = tx.tables.leases.get(&op).filter(|lease| is_live(lease, tx.now)).cloned() else { continue };
+                let lease = Lease { dispatched_at: lease.dispatched_at.or(Some(tx.now)), ..lease };
+                tx.tables.leases.set(op, lease.clone());
+                dispatched.push(lease);
+            }
+            Ok(dispatched)
         })
     }
 
@@ -249,6 +263,7 @@ fn claimed_op(tables: &Tables, lease: &Lease, queued: Option<QueuedOp>) -> Optio
         input: new.input.clone(),
         metadata: new.metadata.clone(),
         time_limit: new.time_limit,
+        effect: new.retry.effect,
         failures: queued.map_or(row.failures, |queued| queued.failures),
         due_at: queued.map_or(lease.acquired_at, |queued| queued.due_at),
     })

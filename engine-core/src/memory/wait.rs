@@ -2,15 +2,24 @@
 
 use super::MemoryTx;
 use crate::model::OpSeq;
-use crate::store::rows::{OpWait, OpWake, TakeWait, TakenWaits, WaitKey};
+use crate::store::rows::{OpWait, OpWake, TakeWait, TakenWaits, WaitKey, WaitReason};
 use crate::store::{StoreResult, WaitTx};
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
 impl WaitTx for MemoryTx<'_> {
     fn due_waits(&mut self, limit: u32) -> StoreResult<Vec<OpWait>> {
         self.read(|tables, now| {
             let due = tables.waits_by_due.range(..=(now, OpSeq(i64::MAX))).take(limit as usize);
             Ok(due.filter_map(|((_, op), ())| tables.waits.get(op)).cloned().collect())
+        })
+    }
+
+    fn waits_for(&mut self, reason: WaitReason, after: Option<OpSeq>, limit: u32) -> StoreResult<Vec<OpWait>> {
+        self.read(|tables, _| {
+            let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let waits = tables.waits.range((behind, Bound::Unbounded)).map(|(_, wait)| wait).filter(|wait| wait.reason == reason);
+            Ok(waits.take(limit as usize).cloned().collect())
         })
     }
 

@@ -247,6 +247,13 @@ impl std::str::FromStr for LeaseToken {
     }
 }
 
+impl From<RequestId> for LeaseToken {
+    /// The token of what a call does in one go, without a claim: made before its first try, as the call's id was.
+    fn from(request: RequestId) -> Self {
+        Self(request.0)
+    }
+}
+
 /// Names one call of an operator or a client, so that its repetition is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -20,6 +20,6 @@ pub use json::{JSON_DEPTH_MAX, Json, JsonError};
 pub use limits::{Limits, TooLarge, check_size, storable_text};
 pub use op::{Artifact, ArtifactKind, Dependency, ErrorClass, OpError, OpSpec, Record};
 pub use policy::{Bucket, Lane, MICRO_TOKENS, PolicyError, QueuePolicy, RateLimit, gate_key};
-pub use retry::{Backoff, Jitter, RetryPolicy};
+pub use retry::{Backoff, Effect, Jitter, RetryPolicy};
 pub use time::{Micros, TimeError, Timestamp};
 pub use workflow::WorkflowSpec;

@@ -108,6 +108,10 @@ impl OpError {
     pub const NOT_COMMITTED: &'static str = "not_committed";
     /// What the handler emitted was refused.
     pub const BAD_EMISSION: &'static str = "bad_emission";
+    /// Nobody knows what the attempt did.
+    pub const OUTCOME_UNKNOWN: &'static str = "outcome_unknown";
+    /// An operator or a probe said that the op has failed.
+    pub const VERDICT: &'static str = "verdict";
     /// A wait that cannot be: not positive, or past year 9999.
     pub const BAD_WAIT: &'static str = "bad_wait";
 

@@ -25,6 +25,25 @@ pub enum Jitter {
     Full,
 }
 
+/// Whether an attempt may be repeated when nobody knows what it did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// It may: a second run does no harm.
+    #[default]
+    Repeatable,
+    /// It may not: after an attempt whose worker was lost, or that was stopped, ran out of time or panicked, the op waits for
+    /// a verdict of a person or a probe. An error that its handler returned is known, and tried again as the policy says.
+    Once,
+}
+
+impl Effect {
+    /// Whether it may be repeated.
+    pub const fn is_repeatable(&self) -> bool {
+        matches!(self, Self::Repeatable)
+    }
+}
+
 /// How often, and how long after each failure, an op is tried again. Stored whole with the op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -43,6 +62,9 @@ pub struct RetryPolicy {
     pub jitter: Jitter,
     /// Workers that may be lost with the op before it fails as "worker lost", at least 1.
     pub max_lost: u32,
+    /// Whether an attempt may be repeated when nobody knows what it did.
+    #[serde(skip_serializing_if = "Effect::is_repeatable")]
+    pub effect: Effect,
 }
 
 impl Default for RetryPolicy {
@@ -55,6 +77,7 @@ impl Default for RetryPolicy {
             cap: Micros::from_secs(300),
             jitter: Jitter::Full,
             max_lost: 5,
+            effect: Effect::Repeatable,
         }
     }
 }

@@ -74,6 +74,17 @@ pub trait LeaseTx {
     /// As every step; [`super::StoreError::Rejected`] when now + `by` lies past year 9999.
     fn extend_leases(&mut self, leases: &[LeaseKey], by: Micros) -> StoreResult<Vec<Lease>>;
 
+    /// Marks the leases that hold as dispatched, those that are so already at the instant that they have; returns them, as
+    /// they are then.
+    ///
+    /// # Contract
+    /// A lease holds as for [`extend_leases`](Self::extend_leases).
+    /// # Atomicity
+    /// One statement, whatever the size. Rows are locked in op order; time is read behind the locks.
+    /// # Errors
+    /// As every step.
+    fn dispatch_leases(&mut self, leases: &[LeaseKey]) -> StoreResult<Vec<Lease>>;
+
     /// Deletes those of `leases` that stand as `take` says, at the transition's own time; returns them with that time.
     ///
     /// # Contract

@@ -35,7 +35,7 @@ pub enum TxKind {
     Claim,
     /// Ends attempts. One at a time a process.
     Commit,
-    /// Extends leases. Has a connection of its own and goes before everything else.
+    /// Extends and dispatches leases. Has a connection of its own and goes before everything else.
     Heartbeat,
     /// A call of a client or an operator.
     Client,

@@ -6,9 +6,9 @@ pub use wait::{OpWait, OpWake, TakeWait, TakenWaits, WaitKey, WaitReason};
 
 use super::ClockReading;
 use crate::model::{
-    AgentName, Artifact, ArtifactKind, ArtifactName, Bucket, DedupKey, Digest, EventSeq, Fence, GateKey, Json, KindName, Lane, LaneKey,
-    LeaseToken, Micros, OpError, OpId, OpSeq, QueueName, QueuePolicy, Record, RequestId, RetryPolicy, SiteName, SubjectId, Timestamp,
-    WorkerName, WorkflowId, WorkflowName, WorkflowSeq,
+    AgentName, Artifact, ArtifactKind, ArtifactName, Bucket, DedupKey, Digest, Effect, EventSeq, Fence, GateKey, Json, KindName, Lane,
+    LaneKey, LeaseToken, Micros, OpError, OpId, OpSeq, QueueName, QueuePolicy, Record, RequestId, RetryPolicy, SiteName, SubjectId,
+    Timestamp, WorkerName, WorkflowId, WorkflowName, WorkflowSeq,
 };
 use crate::state::{Counters, OpStatus, StoredStatus, WorkflowStatus};
 
@@ -294,6 +294,8 @@ pub struct Lease {
     pub acquired_at: Timestamp,
     /// It is expired from this instant on.
     pub expires_at: Timestamp,
+    /// When its op was dispatched: from then on its handler may have begun. Only of ops whose effect must not be repeated.
+    pub dispatched_at: Option<Timestamp>,
 }
 
 /// Which leases a transaction takes away.
@@ -410,6 +412,8 @@ pub struct ClaimedOp {
     pub metadata: Json,
     /// How long the attempt may run.
     pub time_limit: Option<Micros>,
+    /// Whether its attempt may be repeated when nobody knows what it did.
+    pub effect: Effect,
     /// Failures before this attempt.
     pub failures: u32,
     /// Since when it could have been claimed.
@@ -431,7 +435,7 @@ pub enum AttemptOutcome {
     Canceled,
     /// Its worker gave it back.
     Released,
-    /// Its lease ran out: what it did is unknown.
+    /// Its lease ran out, or it was stopped: what it did is unknown.
     Abandoned,
 }
 

@@ -1,7 +1,7 @@
 //! Steps on ops that wait.
 
 use super::StoreResult;
-use super::rows::{OpWait, OpWake, TakeWait, TakenWaits, WaitKey};
+use super::rows::{OpWait, OpWake, TakeWait, TakenWaits, WaitKey, WaitReason};
 use crate::model::OpSeq;
 
 /// Steps on waits. A wait is written by [`write`](super::GraphTx::write) and changes under its workflow's lock only, so
@@ -14,6 +14,12 @@ pub trait WaitTx {
     /// # Errors
     /// As every step.
     fn due_waits(&mut self, limit: u32) -> StoreResult<Vec<OpWait>>;
+
+    /// Lists up to `limit` waits for `reason`, in op order behind `after`, without locking anything.
+    ///
+    /// # Errors
+    /// As every step.
+    fn waits_for(&mut self, reason: WaitReason, after: Option<OpSeq>, limit: u32) -> StoreResult<Vec<OpWait>>;
 
     /// Deletes those of `waits` that stand as `take` says; returns them with the time at which that was judged.
     ///

@@ -2,6 +2,7 @@
 
 use super::act::{Actor, act, replay};
 use super::add::{changed, lock_by_id, write_guarded};
+use super::ending::may_have_taken_effect;
 use super::journal::{About, Journal};
 use super::ripple::Tally;
 use super::{Notice, TransitionError};
@@ -10,7 +11,7 @@ use crate::state::{Event, StoredStatus, WorkflowStatus, next};
 use crate::store::Tx;
 use crate::store::rows::{Attempt, AttemptOutcome, EventKind, Lease, OpChange, TakeWait, WaitKey, WriteSet};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A call to cancel.
 #[derive(Debug, Clone)]
@@ -41,7 +42,8 @@ struct Answer {
 }
 
 /// Cancels a workflow and every op of it that has not ended. Leases are revoked: whatever runs can commit nothing more.
-/// Canceling a canceled workflow changes nothing.
+/// Canceling a canceled workflow changes nothing. An attempt that was dispatched, and whose effect must not be repeated, is
+/// abandoned in the ledger: what it did before is unknown.
 ///
 /// # Locks
 /// The workflow → `delayed` → `ready` → `leases`, a statement each: a claim in between is seen by the next one. Then
@@ -92,13 +94,18 @@ pub fn cancel_workflow(tx: &mut dyn Tx, call: &CancelWorkflow) -> Result<Cancele
             About { workflow: (workflow.seq, &workflow.id), op: Some((state.seq, &state.id)), fence: lease.map(|lease| lease.key.fence) };
         journal.tell(EventKind::OpCanceled, about, call.actor.reason.clone());
     }
+    let unknown: HashSet<OpSeq> = states
+        .iter()
+        .filter(|state| leases.get(&state.seq).is_some_and(|lease| may_have_taken_effect(lease, state)))
+        .map(|state| state.seq)
+        .collect();
     set.attempts.extend(leases.values().map(|lease| Attempt {
         key: lease.key,
         workflow: lease.workflow,
         worker: lease.worker.clone(),
         acquired_at: lease.acquired_at,
         ended_at: now,
-        outcome: AttemptOutcome::Canceled,
+        outcome: if unknown.contains(&lease.key.op) { AttemptOutcome::Abandoned } else { AttemptOutcome::Canceled },
         result: None,
         error: None,
     }));

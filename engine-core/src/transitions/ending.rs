@@ -3,7 +3,7 @@
 use super::add::{changed, write_guarded};
 use super::journal::{About, Journal};
 use super::ripple::{Ripple, Tally, queued};
-use crate::model::{Json, OpError, OpId, OpSeq, Timestamp, WorkflowId, WorkflowSeq};
+use crate::model::{Effect, Json, OpError, OpId, OpSeq, Timestamp, WorkflowId, WorkflowSeq};
 use crate::state::{Event, OpStatus, StoredStatus, next};
 use crate::store::rows::{
     Attempt, AttemptOutcome, EventKind, Lease, LockedWorkflow, OpChange, OpState, OpWait, OpWake, Reach, WaitKey, WaitReason, WriteSet,
@@ -22,14 +22,40 @@ pub(super) struct Ending {
 
 /// How the op goes on after its attempt.
 pub(super) struct Verdict {
+    /// Where it stands: running, or waiting for whoever settles it.
+    pub(super) from: OpStatus,
     pub(super) outcome: AttemptOutcome,
     pub(super) event: Event,
     pub(super) failures: Option<u32>,
     pub(super) losses: Option<u32>,
     pub(super) result: Option<Json>,
     pub(super) error: Option<OpError>,
+    /// What the history says of it besides; the error's code if nothing is said.
+    pub(super) reason: Option<String>,
     /// When it may be claimed again, or is to be woken; for an event that leads to ready or waiting.
     pub(super) due_at: Timestamp,
+}
+
+impl Verdict {
+    /// An attempt that ends so, with nothing else to say.
+    pub(super) fn new(outcome: AttemptOutcome, event: Event, now: Timestamp) -> Self {
+        Self { from: OpStatus::Running, outcome, event, failures: None, losses: None, result: None, error: None, reason: None, due_at: now }
+    }
+
+    /// How an attempt ends that gave no answer: as one that never began, unless its op was dispatched, whose effect must
+    /// not be repeated. Then nobody knows what it did.
+    pub(super) fn unanswered(lease: &Lease, state: &OpState, error: OpError, now: Timestamp) -> Self {
+        if may_have_taken_effect(lease, state) {
+            Self { error: Some(error), ..Self::new(AttemptOutcome::Abandoned, Event::OutcomeUnknown, now) }
+        } else {
+            Self::new(AttemptOutcome::Released, Event::Released, now)
+        }
+    }
+}
+
+/// Whether an attempt that gave no answer may have had the effect that must not be repeated.
+pub(super) fn may_have_taken_effect(lease: &Lease, state: &OpState) -> bool {
+    state.retry.effect == Effect::Once && lease.dispatched_at.is_some()
 }
 
 impl Ending {
@@ -40,12 +66,13 @@ impl Ending {
     /// Ends one attempt: its line in the ledger, its op's new status, its place in a queue, its event.
     pub(super) fn end(&mut self, lease: &Lease, (op_id, workflow_id): (&OpId, &WorkflowId), state: Option<&OpState>, verdict: Verdict) {
         let op = lease.key.op;
-        let Some(to) = next(OpStatus::Running, verdict.event) else {
+        let from = verdict.from;
+        let Some(to) = next(from, verdict.event) else {
             unreachable!("{:?} does not end an attempt", verdict.event);
         };
         self.journal.set_actor(Some(lease.worker.to_string()));
         let about = About { workflow: (lease.workflow, workflow_id), op: Some((op, op_id)), fence: Some(lease.key.fence) };
-        let detail = verdict.error.as_ref().map(|error| error.code.clone());
+        let detail = verdict.reason.or_else(|| verdict.error.as_ref().map(|error| error.code.clone()));
         let kind = match verdict.outcome {
             AttemptOutcome::Succeeded => EventKind::OpSucceeded,
             AttemptOutcome::Failed => EventKind::OpFailed,
@@ -57,9 +84,12 @@ impl Ending {
             AttemptOutcome::Released => EventKind::OpReleased,
         };
         self.journal.tell(kind, about, detail);
+        if verdict.outcome == AttemptOutcome::Abandoned && to == OpStatus::Waiting {
+            self.journal.tell(EventKind::OpWaiting, about, Some(WaitReason::Verdict.as_str().to_owned()));
+        }
         self.set.changes.push(OpChange {
             op,
-            from: StoredStatus::Open,
+            from: from.stored(),
             to: to.stored(),
             // A running op had every dependency met; a soft one that reopened since does not call it back.
             unmet: 0,
@@ -82,18 +112,22 @@ impl Ending {
             if verdict.due_at > self.now { &mut self.set.delayed } else { &mut self.set.ready }.push(place);
         }
         if to == OpStatus::Waiting {
-            self.tally.moves(lease.workflow, StoredStatus::Open, to.stored());
+            self.tally.moves(lease.workflow, from.stored(), to.stored());
+            let (reason, due_at) = match verdict.outcome {
+                AttemptOutcome::Abandoned => (WaitReason::Verdict, None),
+                _ => (WaitReason::Timer, Some(verdict.due_at)),
+            };
             self.set.waits.push(OpWait {
                 key: WaitKey { op, fence: lease.key.fence },
                 workflow: lease.workflow,
-                reason: WaitReason::Timer,
+                reason,
                 since: self.now,
-                due_at: Some(verdict.due_at),
+                due_at,
             });
         }
         if to.is_settled() {
-            self.tally.moves(lease.workflow, StoredStatus::Open, to.stored());
-            self.ripple.moved(op, OpStatus::Running, to);
+            self.tally.moves(lease.workflow, from.stored(), to.stored());
+            self.ripple.moved(op, from, to);
         }
         self.set.attempts.push(Attempt {
             key: lease.key,
@@ -159,7 +193,7 @@ impl Ending {
         }
         set.records = last_wins.into_values().collect();
         let ended = set.attempts.iter().map(|attempt| attempt.workflow);
-        let touched: BTreeSet<WorkflowSeq> = ended.chain(set.wakes.iter().map(|wake| wake.wait.workflow)).collect();
+        let touched: BTreeSet<WorkflowSeq> = ended.chain(self.tally.workflows()).collect();
         for workflow in touched.iter().filter_map(|seq| workflows.get(seq)) {
             let change = changed(workflow, &self.tally, self.now);
             if change.status != workflow.status {

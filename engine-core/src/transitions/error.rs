@@ -1,6 +1,6 @@
 //! Why a verb was refused. Every message names what it is about and says what to do.
 
-use crate::model::{OpId, RequestId, TimeError, TooLarge, WorkflowId, WorkflowName};
+use crate::model::{Fence, OpId, RequestId, TimeError, TooLarge, WorkflowId, WorkflowName};
 use crate::state::{OpStatus, WorkflowStatus};
 use crate::store::StoreError;
 
@@ -71,6 +71,18 @@ pub enum TransitionError {
         status: OpStatus,
         /// What can be done.
         advice: &'static str,
+    },
+    /// The op waits for a verdict on another attempt.
+    #[error("op {op:?} of workflow {workflow:?} waits for a verdict on attempt {}, not on {}: look at it again", .wanted.0, .given.0)]
+    OtherAttempt {
+        /// The workflow.
+        workflow: WorkflowId,
+        /// The op.
+        op: OpId,
+        /// The attempt that was judged.
+        given: Fence,
+        /// The attempt that is to be.
+        wanted: Fence,
     },
     /// A request id that was used for another call.
     #[error("request {0} was used for another call already: use a new request id for a new call")]

@@ -53,8 +53,15 @@ pub enum End {
         /// Until when.
         until: Until,
     },
-    /// Unfinished: the op goes back, at once and without counting as a failure.
+    /// Unfinished: the op goes back, at once and without counting as a failure. One that was dispatched, and whose effect
+    /// must not be repeated, ends as by [`End::Abandon`].
     Release,
+    /// Without an answer of its handler, which panicked, ran out of time or was stopped: an op whose effect must not be
+    /// repeated waits for a verdict if it was dispatched. Any other goes back.
+    Abandon {
+        /// What happened to the handler.
+        error: OpError,
+    },
 }
 
 /// Until when an op waits.
@@ -98,6 +105,8 @@ pub enum Ended {
     },
     /// The op is ready again.
     Released,
+    /// Nobody knows what the attempt did, and the op waits for a verdict.
+    Abandoned,
     /// The lease does not hold and did not end so before: nothing was written.
     LeaseLost,
     /// The clock is behind the lease's beginning: nothing was written; try again.
@@ -229,9 +238,11 @@ fn first_answers(tx: &mut dyn Tx, refused: &[(usize, &Finish)]) -> Result<Vec<En
             AttemptOutcome::Succeeded => Ended::Succeeded,
             AttemptOutcome::Failed => Ended::Failed { error: error() },
             AttemptOutcome::Retried => Ended::Retried { due_at: due_again(item, attempt, states.get(&item.lease.op)) },
-            AttemptOutcome::Released => Ended::Released,
+            AttemptOutcome::Released if attempt.error.is_none() => Ended::Released,
             AttemptOutcome::Suspended => suspended_until(&item.end, attempt.ended_at),
-            AttemptOutcome::Canceled | AttemptOutcome::Abandoned => Ended::LeaseLost,
+            // Ended by its worker, an abandoned one says what happened to the handler, and a released one nothing.
+            AttemptOutcome::Abandoned if attempt.error.as_ref().is_some_and(|error| error.code != OpError::WORKER_LOST) => Ended::Abandoned,
+            AttemptOutcome::Released | AttemptOutcome::Canceled | AttemptOutcome::Abandoned => Ended::LeaseLost,
         };
         if answers_to(&item.end, &ended) { ended } else { Ended::LeaseLost }
     };
@@ -257,7 +268,7 @@ fn answers_to(end: &End, ended: &Ended) -> bool {
             Ended::Failed { error } => error.code == OpError::BAD_WAIT,
             other => matches!(other, Ended::Suspended { .. }),
         },
-        End::Release => *ended == Ended::Released,
+        End::Release | End::Abandon { .. } => matches!(ended, Ended::Released | Ended::Abandoned),
     }
 }
 
@@ -301,6 +312,7 @@ impl Ending {
                 (AttemptOutcome::Retried, _) => Ended::Retried { due_at: verdict.due_at },
                 (AttemptOutcome::Suspended, _) => Ended::Suspended { due_at: verdict.due_at },
                 (AttemptOutcome::Failed, Some(error)) => Ended::Failed { error: error.clone() },
+                (AttemptOutcome::Abandoned, _) => Ended::Abandoned,
                 _ => Ended::Released,
             });
             if let Some(workflow) = workflows.get(&item.workflow) {
@@ -349,8 +361,8 @@ impl Ending {
     }
 
     fn judge(&self, item: &Finish, lease: &Lease, state: Option<&OpState>, refused: Option<&GraphError>) -> Result<Verdict, StoreError> {
-        let verdict =
-            |outcome, event| Verdict { outcome, event, failures: None, losses: None, result: None, error: None, due_at: self.now };
+        let verdict = |outcome, event| Verdict::new(outcome, event, self.now);
+        let no_row = || StoreError::Rejected(format!("op {:?} has a lease but no row", item.lease.op).into());
         let (error, class, delay) = match (&item.end, refused) {
             (End::Complete { .. }, Some(refused)) => {
                 (OpError::new(OpError::BAD_EMISSION, refused.to_string()), ErrorClass::Permanent, None)
@@ -362,11 +374,17 @@ impl Ending {
                 Ok(due_at) => return Ok(Verdict { due_at, ..verdict(AttemptOutcome::Suspended, Event::Suspended) }),
                 Err(error) => (OpError::new(OpError::BAD_WAIT, format!("the wait: {error}")), ErrorClass::Permanent, None),
             },
-            (End::Release, _) => return Ok(verdict(AttemptOutcome::Released, Event::Released)),
+            (End::Release, _) => {
+                let error = OpError::new(OpError::OUTCOME_UNKNOWN, "its worker gave it back after its handler may have begun");
+                return Ok(Verdict::unanswered(lease, state.ok_or_else(no_row)?, error, self.now));
+            }
+            (End::Abandon { error }, _) => {
+                return Ok(Verdict::unanswered(lease, state.ok_or_else(no_row)?, error.storable(usize::MAX), self.now));
+            }
             // Recording a failure cannot fail. Its length is limited by whoever reports it.
             (End::Fail { error, class, delay }, _) => (error.storable(usize::MAX), *class, *delay),
         };
-        let state = state.ok_or_else(|| StoreError::Rejected(format!("op {:?} has a lease but no row", item.lease.op).into()))?;
+        let state = state.ok_or_else(no_row)?;
         let failures = state.failures.saturating_add(1);
         let counted = |verdict| Verdict { failures: Some(failures), error: Some(error.clone()), ..verdict };
         let delay = delay.unwrap_or_else(|| state.retry.delay(failures, state.seq, lease.key.fence));

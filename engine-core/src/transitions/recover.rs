@@ -1,9 +1,9 @@
 //! Takes expired leases back, in bounded batches (L7, L8).
 
 use super::Notice;
-use super::ending::{Ending, Verdict};
-use crate::model::{OpError, OpId, OpSeq, WorkflowId, WorkflowSeq};
-use crate::state::Event;
+use super::ending::{Ending, Verdict, may_have_taken_effect};
+use crate::model::{Effect, OpError, OpId, OpSeq, Timestamp, WorkflowId, WorkflowSeq};
+use crate::state::{Event, OpStatus, next};
 use crate::store::rows::{AttemptOutcome, Lease, LeaseKey, LockedWorkflow, OpState, Take};
 use crate::store::{StoreError, Tx, Wait};
 use std::collections::{BTreeMap, HashMap};
@@ -43,8 +43,8 @@ pub struct RecoveredOp {
     pub op: OpId,
     /// The lease it had.
     pub lease: LeaseKey,
-    /// Whether that was one lost worker too many: then it is failed, else ready.
-    pub gave_up: bool,
+    /// Where it stands now: ready; failed, if that was one lost worker too many; or waiting for a verdict.
+    pub status: OpStatus,
 }
 
 /// What a pass did.
@@ -57,7 +57,8 @@ pub struct Recovered {
 }
 
 /// Takes back up to `limit` leases that are expired; their ops are ready again at once, or failed when too many workers
-/// were lost with them. What another transaction holds is left for the next pass.
+/// were lost with them. One that was dispatched, and whose effect must not be repeated, waits for a verdict. What another
+/// transaction holds is left for the next pass.
 ///
 /// # Locks
 /// Candidates are read without locks; then their workflows, skipping those that others hold; then the leases.
@@ -96,28 +97,36 @@ pub fn recover_leases(tx: &mut dyn Tx, listed: &[Lease]) -> Result<Recovered, St
         let (Some(state), Some(workflow)) = (states.get(&lease.key.op), workflows.get(&lease.workflow)) else {
             return Err(StoreError::Rejected(format!("op {:?} has a lease but no row", lease.key.op).into()));
         };
-        let losses = state.losses.saturating_add(1);
-        let gave_up = losses >= state.retry.max_lost;
-        let error = gave_up.then(|| {
-            let message = format!(
-                "worker lost: {losses} workers were lost while they ran this op; its policy allows fewer than {}",
-                state.retry.max_lost
-            );
-            OpError::new(OpError::WORKER_LOST, message)
-        });
-        let verdict = Verdict {
-            outcome: AttemptOutcome::Abandoned,
-            event: if gave_up { Event::GaveUp } else { Event::LeaseExpired },
-            failures: None,
-            losses: Some(losses),
-            result: None,
-            error,
-            due_at: taken.now,
-        };
+        let verdict = judge(lease, state, taken.now);
+        let Some(status) = next(OpStatus::Running, verdict.event) else { unreachable!("{:?} does not end an attempt", verdict.event) };
         ending.end(lease, (&state.id, &workflow.id), Some(state), verdict);
-        recovered.push(RecoveredOp { workflow: workflow.id.clone(), op: state.id.clone(), lease: lease.key, gave_up });
+        recovered.push(RecoveredOp { workflow: workflow.id.clone(), op: state.id.clone(), lease: lease.key, status });
     }
     ending.spread(tx)?;
     ending.write(tx, &workflows)?;
     Ok(Recovered { ops: recovered, notices: ending.journal.notices })
+}
+
+/// How an attempt ends whose worker was lost.
+fn judge(lease: &Lease, state: &OpState, now: Timestamp) -> Verdict {
+    if state.retry.effect == Effect::Once && lease.dispatched_at.is_none() {
+        // Its handler never began, so there is no loss to count either.
+        let error = Some(OpError::new(OpError::WORKER_LOST, "worker lost before the handler began"));
+        return Verdict { error, ..Verdict::new(AttemptOutcome::Released, Event::LeaseExpired, now) };
+    }
+    let losses = state.losses.saturating_add(1);
+    let lost = |message: String| Some(OpError::new(OpError::WORKER_LOST, message));
+    let (event, error) = if may_have_taken_effect(lease, state) {
+        (
+            Event::OutcomeUnknown,
+            lost("worker lost: whether the attempt took effect is unknown, and it must not be repeated blindly".to_owned()),
+        )
+    } else if losses >= state.retry.max_lost {
+        let allowed = state.retry.max_lost;
+        let message = format!("worker lost: {losses} workers were lost while they ran this op; its policy allows fewer than {allowed}");
+        (Event::GaveUp, lost(message))
+    } else {
+        (Event::LeaseExpired, None)
+    };
+    Verdict { losses: Some(losses), error, ..Verdict::new(AttemptOutcome::Abandoned, event, now) }
 }

@@ -5,9 +5,9 @@ use super::add::{changed, lock_by_id, write_guarded};
 use super::journal::{About, Journal};
 use super::ripple::{Ripple, Tally, queued};
 use super::{Notice, TransitionError};
-use crate::model::{OpId, OpSeq, RequestId, WorkflowId};
+use crate::model::{OpId, OpSeq, RequestId, Timestamp, WorkflowId};
 use crate::state::{Event, OpStatus, StoredStatus, WorkflowStatus, next};
-use crate::store::rows::{EventKind, OpChange, OpState, Reach, WriteSet};
+use crate::store::rows::{Act, EventKind, LockedWorkflow, OpChange, OpState, Reach, TakeWait, WaitKey, WaitReason, WriteSet};
 use crate::store::{Tx, Wait};
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ pub struct RetryOps {
 /// Which ops of a workflow to retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RetryTarget {
-    /// One op, which must be failed.
+    /// One op, which must be failed or wait for a verdict.
     Op(OpId),
     /// Every op that is failed; none is an error.
     AllFailed,
@@ -61,6 +61,24 @@ pub fn retry(tx: &mut dyn Tx, call: &RetryOps) -> Result<Retried, TransitionErro
         return Err(TransitionError::WorkflowStatus { id: workflow.id, status: WorkflowStatus::Canceled, advice });
     }
     let targets = targets(tx, call, workflow.seq)?;
+    let ops: Vec<OpId> = targets.iter().map(|state| state.id.clone()).collect();
+    let notices = reopen(tx, &workflow, &targets, &call.actor, |now| act(call.request, question, &call.actor, &ops, now))?;
+    Ok(Retried { ops, notices })
+}
+
+/// Makes `targets`, which are failed or wait for a verdict, ready with a new budget, and reopens what they blocked.
+pub(super) fn reopen(
+    tx: &mut dyn Tx,
+    workflow: &LockedWorkflow,
+    targets: &[OpState],
+    actor: &Actor,
+    act: impl FnOnce(Timestamp) -> Result<Act, TransitionError>,
+) -> Result<Vec<Notice>, TransitionError> {
+    let waiting = targets.iter().filter(|state| state.status == StoredStatus::Waiting);
+    let waits: Vec<WaitKey> = waiting.map(|state| WaitKey { op: state.seq, fence: state.fence }).collect();
+    if !waits.is_empty() {
+        tx.take_waits(&waits, TakeWait::There)?;
+    }
     let now = tx.now()?;
     let seqs: Vec<OpSeq> = targets.iter().map(|state| state.seq).collect();
     let mut ripple = Ripple::default();
@@ -68,15 +86,18 @@ pub fn retry(tx: &mut dyn Tx, call: &RetryOps) -> Result<Retried, TransitionErro
     ripple.learn(edges);
 
     let (mut set, mut tally) = (WriteSet::default(), Tally::default());
-    let mut journal = Journal::new(now, Some(call.actor.name.clone()));
-    for state in &targets {
-        ripple.moved(state.seq, OpStatus::Failed, OpStatus::Ready);
-        tally.moves(workflow.seq, StoredStatus::Failed, StoredStatus::Open);
+    let mut journal = Journal::new(now, Some(actor.name.clone()));
+    for state in targets {
+        let Some(to) = next(state.status.status(false), Event::Retried) else {
+            unreachable!("a target is failed or waits");
+        };
+        ripple.moved(state.seq, state.status.status(false), to);
+        tally.moves(workflow.seq, state.status, to.stored());
         set.ready.push(queued(&OpState { failures: 0, losses: 0, ..state.clone() }, now));
         set.changes.push(OpChange {
             op: state.seq,
-            from: StoredStatus::Failed,
-            to: StoredStatus::Open,
+            from: state.status,
+            to: to.stored(),
             unmet: 0,
             broken: 0,
             fence: None,
@@ -85,20 +106,19 @@ pub fn retry(tx: &mut dyn Tx, call: &RetryOps) -> Result<Retried, TransitionErro
             finished_at: None,
         });
         let about = About { workflow: (workflow.seq, &workflow.id), op: Some((state.seq, &state.id)), fence: None };
-        journal.tell(EventKind::OpReopened, about, call.actor.reason.clone());
+        journal.tell(EventKind::OpReopened, about, actor.reason.clone());
     }
     ripple.settle();
     ripple.write(now, &HashMap::from([(workflow.seq, workflow.id.clone())]), &mut tally, &mut set, &mut journal);
-    let change = changed(&workflow, &tally, now);
+    let change = changed(workflow, &tally, now);
     if change.status != workflow.status {
         let about = About { workflow: (workflow.seq, &workflow.id), op: None, fence: None };
         journal.tell(EventKind::WorkflowUpdated, about, Some(change.status.to_string()));
     }
     set.workflows.push(change);
-    let ops: Vec<OpId> = targets.into_iter().map(|state| state.id).collect();
-    set.act = Some(act(call.request, question, &call.actor, &ops, now)?);
+    set.act = Some(act(now)?);
     write_guarded(tx, set, &mut journal)?;
-    Ok(Retried { ops, notices: journal.notices })
+    Ok(journal.notices)
 }
 
 fn targets(tx: &mut dyn Tx, call: &RetryOps, workflow: crate::model::WorkflowSeq) -> Result<Vec<OpState>, TransitionError> {
@@ -118,7 +138,10 @@ fn targets(tx: &mut dyn Tx, call: &RetryOps, workflow: crate::model::WorkflowSeq
             let state = tx.ops_by_id(&[(workflow, id.clone())])?.pop().ok_or_else(missing)?;
             let leased = !tx.leases_of(&[state.seq])?.is_empty();
             let status = state.status.status(leased);
-            if next(status, Event::Retried).is_none() || status != OpStatus::Failed {
+            // An op that waits for anything but a verdict goes on by itself.
+            let wants_verdict =
+                status == OpStatus::Waiting && tx.waits_of(&[state.seq])?.iter().any(|wait| wait.reason == WaitReason::Verdict);
+            if status != OpStatus::Failed && !wants_verdict {
                 let advice = match status {
                     OpStatus::Blocked => "retry the failed op that blocks it",
                     OpStatus::Canceled => "a canceled op stays canceled",

@@ -192,6 +192,11 @@ impl Tally {
         self.0.entry(workflow).or_default().add(at, 1);
     }
 
+    /// The workflows that change.
+    pub(super) fn workflows(&self) -> impl Iterator<Item = WorkflowSeq> {
+        self.0.keys().copied()
+    }
+
     /// `before`, with what has changed.
     pub(super) fn applied(&self, workflow: WorkflowSeq, before: &Counters) -> Counters {
         let mut after = *before;

@@ -64,7 +64,7 @@ async fn a_worker_lost_too_often_fails_its_op() {
         world.advance(LEASE);
         recovered.extend(engine.reconcile_once(BatchLimit::DEFAULT).await.unwrap().recovered);
     }
-    assert_eq!(recovered.iter().map(|op| op.gave_up).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(recovered.iter().map(|op| op.status).collect::<Vec<_>>(), [OpStatus::Ready, OpStatus::Failed]);
     assert_eq!(soon(engine.run_once()).await.unwrap().processed, 0);
     let error = op(&flow, "a").await.error.unwrap();
     assert_eq!(error.code, OpError::WORKER_LOST);

@@ -4,6 +4,7 @@
 mod client;
 mod clock;
 mod cycle;
+mod effects;
 mod failures;
 mod faults;
 mod fixture;

@@ -201,6 +201,7 @@ pub(crate) struct LeaseDef {
     worker: WorkerName,
     acquired_at: Timestamp,
     expires_at: Timestamp,
+    dispatched_at: Option<Timestamp>,
 }
 
 #[derive(Serialize, Deserialize)]

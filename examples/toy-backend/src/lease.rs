@@ -79,6 +79,7 @@ impl LeaseTx for ToyTx {
                         worker: claim.worker.clone(),
                         acquired_at: now,
                         expires_at,
+                        dispatched_at: None,
                     };
                     // The handler hears what the `ready` row said; an op's row may be older.
                     claimed.push(ClaimedOp { failures: queued.failures, due_at: queued.due_at, ..tables.claimed(&lease)? });
@@ -107,6 +108,19 @@ impl LeaseTx for ToyTx {
                 }
             }
             Ok(extended)
+        })
+    }
+
+    fn dispatch_leases(&mut self, leases: &[LeaseKey]) -> StoreResult<Vec<Lease>> {
+        self.change(|tables, now| {
+            let mut dispatched = Vec::new();
+            for op in named(tables, leases, |lease| holds(lease, now)) {
+                if let Some(lease) = tables.leases.get_mut(&op) {
+                    lease.dispatched_at.get_or_insert(now);
+                    dispatched.push(lease.clone());
+                }
+            }
+            Ok(dispatched)
         })
     }
 

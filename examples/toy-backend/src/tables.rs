@@ -136,6 +136,7 @@ impl Tables {
             input: row.input.clone(),
             metadata: row.metadata.clone(),
             time_limit: row.time_limit,
+            effect: row.retry.effect,
             failures: op.failures,
             due_at: lease.acquired_at,
         })

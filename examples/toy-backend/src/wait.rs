@@ -2,7 +2,7 @@
 
 use crate::store::ToyTx;
 use leasehold_core::model::OpSeq;
-use leasehold_core::store::rows::{OpWait, OpWake, TakeWait, TakenWaits, WaitKey};
+use leasehold_core::store::rows::{OpWait, OpWake, TakeWait, TakenWaits, WaitKey, WaitReason};
 use leasehold_core::store::{StoreResult, WaitTx};
 use std::collections::BTreeSet;
 
@@ -15,6 +15,12 @@ impl WaitTx for ToyTx {
             due.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
             Ok(due)
         })
+    }
+
+    fn waits_for(&mut self, reason: WaitReason, after: Option<OpSeq>, limit: u32) -> StoreResult<Vec<OpWait>> {
+        let wanted = |wait: &&OpWait| wait.reason == reason && after.is_none_or(|after| wait.key.op > after);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        self.read(|tables, _| Ok(tables.waits.values().filter(wanted).take(limit).cloned().collect()))
     }
 
     fn take_waits(&mut self, waits: &[WaitKey], take: TakeWait) -> StoreResult<TakenWaits> {

@@ -7,16 +7,19 @@ use crate::model::{Fence, OpSeq, Timestamp, WorkflowSeq};
 pub enum WaitReason {
     /// An instant.
     Timer,
+    /// A verdict of a person or a probe on its last attempt, of which nobody knows what it did.
+    Verdict,
 }
 
 impl WaitReason {
     /// Every reason.
-    pub const ALL: [Self; 1] = [Self::Timer];
+    pub const ALL: [Self; 2] = [Self::Timer, Self::Verdict];
 
     /// As stored.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Timer => "timer",
+            Self::Verdict => "verdict",
         }
     }
     /// Reads the stored form.
