@@ -1,6 +1,6 @@
 //! Real kills on both sides of every commit: a child process stops at a named boundary of a verb and is killed there
 //! with SIGKILL. What is stored then is all or nothing of the verb, and its repetition by another process leads to where an
-//! undisturbed one leads (L1, L7, L8, L12). And a worker killed with all it holds is replaced.
+//! undisturbed one leads (L1, L7, L8, L12). And a worker killed with all it holds is replaced, as is a leader that is frozen (L10).
 //!
 //! The boundary is a store around the store, which only this test has: nothing of it is in what users run.
 
@@ -8,6 +8,7 @@
 
 mod boundary;
 mod child;
+mod frozen;
 mod picture;
 mod place;
 mod takeover;
@@ -27,12 +28,17 @@ fn main() {
         order.obey();
     }
     takeover::die_if_told();
+    frozen::freeze_if_told();
     let args = Arguments::from_args();
     let takeover = |place: Place| {
         let name = format!("{}::a_killed_worker_with_1000_leases_is_replaced_before_the_next_poll", place.name());
         Trial::test(name, move || takeover::all_are_taken_over(place))
     };
     let mut trials: Vec<Trial> = Place::ALL.into_iter().map(takeover).collect();
+    trials.extend(Place::ALL.map(|place| {
+        let name = format!("{}::a_frozen_leader_is_replaced_and_writes_nothing_when_it_thaws", place.name());
+        Trial::test(name, move || frozen::is_replaced(place))
+    }));
     for place in Place::ALL {
         for verb in Verb::ALL {
             for side in [Side::BeforeCommit, Side::AfterCommit] {

@@ -28,7 +28,13 @@ struct Seen {
     last: Option<Glance>,
     /// This process did not run for a while, and so perhaps no worker of this host.
     overslept: bool,
+    /// When leases were last spared.
+    spared: Option<Instant>,
 }
+
+/// So many graces after leases were spared, having overslept is no reason to spare any: on a host that is overloaded every
+/// pass is late, and what dead workers hold would never end.
+const GRACES_BETWEEN: u32 = 10;
 
 /// The store's time, and this process's own before it was asked for.
 #[derive(Debug, Clone, Copy)]
@@ -93,15 +99,15 @@ impl ClockWatch {
             return Ok(false);
         }
         let mut seen = self.seen();
-        let jumped_from = seen.last.filter(|last| {
-            let by_store = now.since(last.store);
-            seen.overslept || by_store > last.began.elapsed() + self.grace
-        });
+        let overslept = seen.overslept && seen.spared.is_none_or(|spared| spared.elapsed() > self.grace * GRACES_BETWEEN);
+        let jumped_from = seen.last.filter(|last| overslept || now.since(last.store) > last.began.elapsed() + self.grace);
+        let mut spared = seen.spared;
         if let Some(last) = jumped_from {
             // Only then forgotten: if it fails, the next look finds the jump again.
             spare(last.store)?;
+            spared = Some(Instant::now());
         }
-        *seen = Seen { last: Some(Glance { store: now, began }), overslept: false };
+        *seen = Seen { last: Some(Glance { store: now, began }), overslept: false, spared };
         Ok(jumped_from.is_some())
     }
 }
@@ -145,6 +151,9 @@ mod tests {
         watch.overslept();
         assert_eq!(look(&watch, 101), Some(at(100)));
         assert_eq!(look(&watch, 102), None);
+        watch.overslept();
+        assert_eq!(look(&watch, 103), None, "who oversleeps all the time is no ground for patience without end");
+        assert_eq!(look(&watch, 7_300), Some(at(103)), "but a jump is");
     }
 
     #[test]
