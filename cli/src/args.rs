@@ -47,6 +47,7 @@ pub(crate) enum Command {
     Retry(RetryArgs),
     Settle(SettleArgs),
     Cancel(CancelArgs),
+    Clock(ClockArgs),
     Migrate(MigrateArgs),
 }
 
@@ -227,6 +228,38 @@ pub(crate) struct CancelArgs {
     #[command(flatten)]
     pub(crate) actor: ActorArgs,
 }
+
+/// Shows whether the store's time is relied on, or relies on it again after it went wrong
+#[derive(Debug, Args)]
+pub(crate) struct ClockArgs {
+    #[command(subcommand)]
+    pub(crate) command: ClockCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClockCommand {
+    /// Shows the store's time, the latest that it has shown, and whether it is relied on
+    Status,
+    Trust(TrustClockArgs),
+}
+
+/// Relies on the clock as it stands: it is right now, and what it showed before was not
+#[derive(Debug, Args)]
+#[command(after_help = TRUST_HELP)]
+pub(crate) struct TrustClockArgs {
+    /// How long leases that the mistaken clock gave may last: at least a third of the longest lease in use [default: 1h]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) leases_within: Option<Span>,
+    #[command(flatten)]
+    pub(crate) actor: ActorArgs,
+}
+
+const TRUST_HELP: &str = "\
+A store whose clock is behind a time that it has shown before claims, recovers and wakes nothing. If the clock is wrong now, set it
+right: work goes on by itself. If it was wrong before, this makes the present time the one that counts.
+
+Example:
+  leasehold clock trust --reason 'the host had started with a dead battery'";
 
 /// Creates the store's schema, or brings it up to this program's version
 #[derive(Debug, Args)]

@@ -60,6 +60,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Retry(args) => commands::retry::run(args, global).await,
         Command::Settle(args) => commands::settle::run(args, global).await,
         Command::Cancel(args) => commands::cancel::run(args, global).await,
+        Command::Clock(args) => commands::clock::run(args, global).await,
         Command::Migrate(_) => commands::migrate::run(global).await,
     }
 }

@@ -1,6 +1,7 @@
 //! What the program does, a file a command. Every act is a call of the library.
 
 pub(crate) mod cancel;
+pub(crate) mod clock;
 pub(crate) mod list;
 pub(crate) mod migrate;
 pub(crate) mod retry;

@@ -4,7 +4,7 @@ use crate::args::GlobalArgs;
 use crate::exit::{CliError, Exit};
 use crate::output::{Cell, Colour, Page, Paint, Table, duration, print, print_json, workflow_colour};
 use crate::store::{self, Missing};
-use leasehold::client::{Client, StoreStatus};
+use leasehold::client::{Client, ClockStatus, StoreStatus};
 use leasehold::model::{Bucket, MICRO_TOKENS};
 use leasehold::store::rows::QueueStatus;
 use leasehold::store::{Clock, SystemClock};
@@ -13,15 +13,16 @@ use serde_json::{Map, Value, json};
 pub(crate) async fn run(global: &GlobalArgs) -> Result<Exit, CliError> {
     let client = Client::new(store::open(global, Missing::Refuse).await?);
     let status = client.status().await?;
+    let clock = client.clock_status().await?;
     if global.json {
-        print_json(&for_programs(&status));
+        print_json(&for_programs(&status, &clock));
     } else {
-        print(&for_people(&status, Paint::for_stdout()));
+        print(&for_people(&status, &clock, Paint::for_stdout()));
     }
     Ok(Exit::Success)
 }
 
-fn for_people(status: &StoreStatus, paint: Paint) -> String {
+fn for_people(status: &StoreStatus, clock: &ClockStatus, paint: Paint) -> String {
     let (info, totals) = (&status.info, &status.totals);
     let mut text = Page::default();
     text.line(&format!("store      {} ({} {}, schema {})", info.location, info.backend, info.version, info.schema));
@@ -48,6 +49,11 @@ fn for_people(status: &StoreStatus, paint: Paint) -> String {
     let expired = format!("{} expired", totals.leases_expired);
     let expired = if totals.leases_expired > 0 { paint.paint(Colour::Yellow, &expired) } else { expired };
     text.line(&format!("leases     {} live, {expired}", totals.leases_live));
+    if clock.held() {
+        let behind =
+            format!("{} behind a time it has shown before: nothing is claimed; see `leasehold clock status`", duration(clock.behind));
+        text.line(&format!("clock      {}", paint.paint(Colour::Red, &behind)));
+    }
     let table = queues(&status.queues);
     if !table.is_empty() {
         text.table(&table, paint);
@@ -83,7 +89,7 @@ const fn tokens(bucket: Bucket) -> i64 {
     bucket.micro_tokens / MICRO_TOKENS
 }
 
-fn for_programs(status: &StoreStatus) -> Value {
+fn for_programs(status: &StoreStatus, clock: &ClockStatus) -> Value {
     let (info, totals) = (&status.info, &status.totals);
     let workflows: Map<String, Value> = totals.workflows.iter().map(|(status, count)| (status.to_string(), json!(count))).collect();
     let ops = totals.ops;
@@ -111,6 +117,7 @@ fn for_programs(status: &StoreStatus) -> Value {
             "succeeded": ops.succeeded, "failed": ops.failed, "canceled": ops.canceled,
         },
         "leases": {"live": totals.leases_live, "expired": totals.leases_expired},
+        "clock": super::clock::for_programs(clock),
         "queues": queues,
     })
 }

@@ -117,7 +117,7 @@ fn help_has_examples_and_exit_codes() {
     let sandbox = Sandbox::new();
     let help = sandbox.leasehold(&["--help"]).ok().stdout;
     assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
-    for command in ["run", "status", "list", "show", "retry", "cancel", "migrate"] {
+    for command in ["run", "status", "list", "show", "retry", "cancel", "clock", "migrate"] {
         assert!(help.contains(command));
         sandbox.leasehold(&[command, "--help"]).ok();
     }
