@@ -75,6 +75,11 @@ const SESSION: &[(&str, i32)] = &[
     ("show w --op bad", 0),
     ("list", 0),
     ("status", 0),
+    ("clock status", 0),
+    ("clock status --json", 0),
+    ("clock trust --by ann --reason checked", 0),
+    ("clock trust --json", 0),
+    ("clock", 2),
 ];
 
 /// What differs for good reason, and what stands for it.
@@ -208,7 +213,7 @@ fn a_store_on_postgres_that_is_not_there_or_cannot_be_reached_is_told_by_the_exi
     let schema = TestSchema::new().unwrap();
     let sandbox = Sandbox::with(W);
     let url = schema.url();
-    for command in ["status", "list", "show w", "retry w", "cancel w"] {
+    for command in ["status", "list", "show w", "retry w", "cancel w", "clock status", "clock trust"] {
         let arguments: Vec<&str> = command.split(' ').chain(["--store", &url]).collect();
         sandbox.leasehold(&arguments).code(8);
     }
