@@ -20,11 +20,16 @@ use std::time::Duration;
 /// in its hands must not stop the others.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// The same for upkeep, which holds the leader's row: a leader that is frozen with it must not keep its successor out for
+/// longer than it would have led.
+const UPKEEP_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// What the transactions of one store have in common.
 #[derive(Debug)]
 pub(crate) struct Session {
     begin: String,
     begin_read: String,
+    begin_upkeep: String,
     pub(crate) finality: Finality,
     pub(crate) statements: AtomicU64,
     #[cfg(feature = "faults")]
@@ -35,8 +40,9 @@ impl Session {
     pub(crate) fn new(options: &PostgresOptions) -> Self {
         // Whether a transaction may write is left to the server: who makes a primary read-only means it.
         Self {
-            begin: begin("READ COMMITTED", options),
-            begin_read: begin("REPEATABLE READ READ ONLY", options),
+            begin: begin("READ COMMITTED", options, IDLE_TIMEOUT),
+            begin_read: begin("REPEATABLE READ READ ONLY", options, IDLE_TIMEOUT),
+            begin_upkeep: begin("READ COMMITTED", options, UPKEEP_IDLE_TIMEOUT),
             finality: Finality::default(),
             statements: AtomicU64::new(0),
             #[cfg(feature = "faults")]
@@ -53,14 +59,14 @@ impl Session {
 /// Everything that a transaction needs travels with its BEGIN in one message: nothing is kept in the session, where a
 /// pooler would lose it. Temporary tables come last in the search path, so that none hides one of ours; compiling
 /// statements to machine code costs more than any of them.
-fn begin(isolation: &str, options: &PostgresOptions) -> String {
+fn begin(isolation: &str, options: &PostgresOptions, idle: Duration) -> String {
     format!(
         "BEGIN ISOLATION LEVEL {isolation}; SET LOCAL search_path TO {}; SET LOCAL statement_timeout TO {}; \
          SET LOCAL lock_timeout TO {}; SET LOCAL idle_in_transaction_session_timeout TO {}; SET LOCAL jit TO off",
         search_path(options),
         options.statement_timeout.as_millis(),
         options.lock_timeout.as_millis(),
-        IDLE_TIMEOUT.as_millis(),
+        idle.as_millis(),
     )
 }
 
@@ -233,7 +239,11 @@ impl<'c> PgTx<'c> {
         if self.open {
             return Ok(());
         }
-        let begin = if self.kind == TxKind::Read { &self.session.begin_read } else { &self.session.begin };
+        let begin = match self.kind {
+            TxKind::Read => &self.session.begin_read,
+            TxKind::Maintenance => &self.session.begin_upkeep,
+            TxKind::Claim | TxKind::Commit | TxKind::Heartbeat | TxKind::Client => &self.session.begin,
+        };
         self.line.begin(begin).map_err(|error| self.fail(error))?;
         self.open = true;
         Ok(())

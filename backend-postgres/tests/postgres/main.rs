@@ -13,3 +13,4 @@ mod own;
 mod reconnect;
 mod time;
 mod tls;
+mod upkeep;

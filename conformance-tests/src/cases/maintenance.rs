@@ -82,6 +82,7 @@ fn an_old_epoch_writes_nothing_however_often_it_tries(w: &mut World) -> Outcome 
     let before = w.fingerprint(&planted)?;
     for _ in 0..3 {
         assert_eq!(w.recover_by(under(old), 10)?, Pass::NotLeader);
+        assert_eq!(w.wake_by(under(old), 10)?, Pass::NotLeader);
         let promoted = transact(w.store().as_ref(), TxKind::Maintenance, |tx| transitions::promote(tx, 10, under(old)))?;
         assert_eq!(promoted, Pass::NotLeader);
     }

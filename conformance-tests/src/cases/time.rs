@@ -12,13 +12,14 @@ use leasehold_core::store::rows::{EventKind, EventRow};
 use leasehold_core::store::{BoxError, ClockReading, PulledBack, TxKind};
 use leasehold_core::transitions::{
     self, Actor, CLOCK_TOLERANCE, CancelWorkflow, ClaimRequest, ClockTrusted, Ended, HeartbeatOutcome, Pass, TransitionError, TrustClock,
+    Until,
 };
 
 cases! {
     heartbeats_remember_how_far_time_has_come proves ["T7"];
     an_election_remembers_how_far_time_has_come proves ["T7", "L10"];
     the_mark_never_moves_back_by_itself proves ["T7"];
-    a_clock_that_is_far_behind_holds_claims_promotion_and_recovery proves ["T7"];
+    a_clock_that_is_far_behind_holds_claims_promotion_recovery_and_wake_ups proves ["T7", "W2"];
     a_clock_that_is_behind_by_the_tolerance_holds_nothing proves ["T7"];
     what_held_goes_on_by_itself_when_the_clock_is_right_again proves ["T7"];
     the_mark_is_known_after_a_restart proves ["T7"] needs [Restart];
@@ -113,13 +114,15 @@ fn the_mark_never_moves_back_by_itself(w: &mut World) -> Outcome {
     Ok(())
 }
 
-fn a_clock_that_is_far_behind_holds_claims_promotion_and_recovery(w: &mut World) -> Outcome {
-    let planted = Scenario::new().op("dead").leased_by("w0").op("later").leased_by("w0").op("ready").build(w)?;
+fn a_clock_that_is_far_behind_holds_claims_promotion_recovery_and_wake_ups(w: &mut World) -> Outcome {
+    let scenario = Scenario::new().op("dead").leased_by("w0").op("later").leased_by("w0").op("waits").leased_by("w0").op("ready");
+    let planted = scenario.build(w)?;
     w.finish_one(failure(&planted.claimed("later")))?;
+    w.suspend_one(&planted.claimed("waits"), Until::For(seconds(10)))?;
     w.clock().advance(seconds(60))?;
     marked(w)?;
     w.clock().go_back(microseconds(6_000_000))?;
-    // Behind, and still later than the expiry, and than the instant of the retry.
+    // Behind, and still later than the expiry, the instant of the retry, and that of the wake-up.
     let before = w.fingerprint(&planted)?;
     let request = claim_request("w1", 10);
     let report = transact(w.store().as_ref(), TxKind::Claim, |tx| transitions::claim(tx, &request))?;
@@ -127,6 +130,7 @@ fn a_clock_that_is_far_behind_holds_claims_promotion_and_recovery(w: &mut World)
     assert_eq!((report.ops.len(), behind.now, behind.noted), (0, w.now(), false));
     assert_eq!(promote(w)?, Pass::ClockBehind(behind));
     assert_eq!(w.recover_by(IN_THE_WAY, 10)?, Pass::ClockBehind(behind));
+    assert_eq!(w.wake_by(IN_THE_WAY, 10)?, Pass::ClockBehind(behind));
     assert_eq!(w.fingerprint(&planted)?, before, "nothing was written");
     Ok(())
 }
@@ -293,15 +297,17 @@ struct Busy {
     planted: Planted,
     /// When the retry is due.
     due_at: Timestamp,
+    /// When the one that waits is to be woken.
+    wakes_at: Timestamp,
 }
 
-/// One op that runs and is renewed, one that ran out, one that waits for its retry, and a queue with a rate.
+/// One op that runs and is renewed, one that ran out, one that waits for its retry, one for an instant, and a queue with a rate.
 fn busy(w: &World) -> Result<Busy, BoxError> {
     w.set_policies(&[rate("q", 1.0, 2)])?;
     let queued = |scenario: Scenario, at: usize| scenario.op(&format!("q{at}")).kind("q").queue("q");
-    let scenario = (0..6).fold(Scenario::new().op("live").op("dead").op("retried"), queued);
+    let scenario = (0..6).fold(Scenario::new().op("live").op("dead").op("retried").op("waits"), queued);
     let mut planted = scenario.build(w)?;
-    for op in ["dead", "live", "retried"] {
+    for op in ["dead", "live", "retried", "waits"] {
         let claimed = w.claim_kind("w1", op, 1)?.pop().ok_or("it is ready")?;
         planted.claimed.insert(op.to_owned(), claimed);
     }
@@ -310,7 +316,8 @@ fn busy(w: &World) -> Result<Busy, BoxError> {
     w.heartbeat(&[planted.lease("live")])?;
     // Due 5 minutes from now by the policy's longest delay at most; its instant is what counts.
     let Ended::Retried { due_at } = w.finish_one(failure(&planted.claimed("retried")))? else { panic!("attempts are left") };
-    Ok(Busy { planted, due_at })
+    let wakes_at = w.suspend_one(&planted.claimed("waits"), Until::For(seconds(60)))?;
+    Ok(Busy { planted, due_at, wakes_at })
 }
 
 /// The fence of every op: how many leases it has had.
@@ -323,7 +330,7 @@ fn fences(w: &World, of: &Planted) -> Result<Vec<(String, i64)>, BoxError> {
 }
 
 fn goes_back(w: &World, by: Micros) -> Outcome {
-    let Busy { planted, due_at } = busy(w)?;
+    let Busy { planted, due_at, wakes_at } = busy(w)?;
     let (right, before, known) = (w.now(), w.fingerprint(&planted)?, fences(w, &planted)?);
     w.clock().go_back(by)?;
     // Nothing is dispatched, recovered or promoted, however often it is tried.
@@ -331,6 +338,7 @@ fn goes_back(w: &World, by: Micros) -> Outcome {
         assert_eq!(w.claim("w2", 10)?, []);
         assert!(matches!(promote(w)?, Pass::ClockBehind(_)));
         assert!(matches!(w.recover_by(IN_THE_WAY, 10)?, Pass::ClockBehind(_)));
+        assert!(matches!(w.wake_by(IN_THE_WAY, 10)?, Pass::ClockBehind(_)));
         note(w)?;
         w.clock().advance(microseconds(1))?;
     }
@@ -348,6 +356,9 @@ fn goes_back(w: &World, by: Micros) -> Outcome {
     // Trusted, the store goes on from the earlier time.
     trust(w)?;
     assert_eq!(w.view(planted.op("retried"))?.due_at, Some(due_at), "what is pending waits for its stored instant");
+    assert_eq!(w.wake(10)?.ops, []);
+    let waits = w.read(|tx| tx.waits_of(&[planted.op("waits")]))?;
+    assert_eq!(waits.iter().map(|wait| wait.due_at).collect::<Vec<_>>(), [Some(wakes_at)]);
     w.complete_one(&live, "1")?;
     let more = w.claim_kind("w2", "q", 10)?;
     assert!(more.len() <= 2, "the bucket stays within its burst: {}", more.len());
@@ -360,14 +371,15 @@ fn goes_back(w: &World, by: Micros) -> Outcome {
     assert_eq!(w.read(|tx| tx.attempts(planted.op("live"), Fence::NONE, 10))?.len(), 1);
     assert_eq!(events(w, EventKind::ClockAnomaly)?.len(), 1);
     // And in the end everything has run.
-    w.clock().set(due_at.after(seconds(120))?)?;
+    w.clock().set(due_at.max(wakes_at).after(seconds(120))?)?;
+    assert_eq!((w.wake(10)?.ops.len(), w.wake(10)?.ops.len()), (1, 0), "once");
     for _ in 0..8 {
         while !w.recover(10)?.ops.is_empty() {}
         w.drain("w3")?;
         w.clock().advance(seconds(2))?;
     }
     let row = w.workflow(&planted.id)?;
-    assert_eq!(row.counters.succeeded, 9, "{:?}", row.counters);
+    assert_eq!(row.counters.succeeded, 10, "{:?}", row.counters);
     Ok(())
 }
 
@@ -384,9 +396,10 @@ fn a_clock_10_years_back_fires_nothing_twice(w: &mut World) -> Outcome {
 }
 
 fn a_clock_2_hours_forward_fires_everything_once(w: &mut World) -> Outcome {
-    let Busy { planted, due_at } = busy(w)?;
+    let Busy { planted, due_at, wakes_at } = busy(w)?;
     w.clock().advance(seconds(7_200))?;
-    assert!(due_at < w.now());
+    assert!(due_at < w.now() && wakes_at < w.now());
+    assert_eq!((w.wake(10)?.ops.len(), w.wake(10)?.ops.len()), (1, 0));
     let lost = w.heartbeat(&[planted.lease("live")])?;
     assert_eq!(lost, [HeartbeatOutcome::Lost], "by the store's clock it has expired");
     let mut recovered: Vec<String> = w.recover(100)?.ops.iter().map(|op| op.op.to_string()).collect();
@@ -396,8 +409,9 @@ fn a_clock_2_hours_forward_fires_everything_once(w: &mut World) -> Outcome {
     assert_eq!((promote(w)?, promote(w)?), (Pass::Done(1), Pass::Done(0)));
     assert_eq!(w.claim_kind("w2", "q", 10)?.len(), 2, "two hours bring no more than the burst");
     assert_eq!(w.claim_kind("w2", "q", 10)?.len(), 0);
-    let others: usize = ["dead", "live", "retried"].iter().map(|kind| w.claim_kind("w2", kind, 10).map_or(0, |ops| ops.len())).sum();
-    assert_eq!(others, 3);
+    let others: usize =
+        ["dead", "live", "retried", "waits"].iter().map(|kind| w.claim_kind("w2", kind, 10).map_or(0, |ops| ops.len())).sum();
+    assert_eq!(others, 4);
     assert_eq!(w.read(|tx| tx.expired_leases(10))?, []);
     Ok(())
 }

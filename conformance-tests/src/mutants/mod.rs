@@ -102,7 +102,7 @@ mutants! {
     /// Events are dropped.
     EventsDropped killed_by every_verb_leaves_its_events;
     /// Nobody looks whether the clock is behind.
-    MarkNotCompared killed_by a_clock_that_is_far_behind_holds_claims_promotion_and_recovery;
+    MarkNotCompared killed_by a_clock_that_is_far_behind_holds_claims_promotion_recovery_and_wake_ups;
     /// The mark follows the clock wherever it goes.
     MarkMovesBack killed_by the_mark_never_moves_back_by_itself;
     /// Whoever led once may always write.

@@ -19,7 +19,7 @@ pub struct WokenOp {
 }
 
 /// What a pass did.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Woken {
     /// The ops, in no order.
     pub ops: Vec<WokenOp>,
