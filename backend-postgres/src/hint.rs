@@ -137,11 +137,14 @@ impl Shared {
                         std::thread::sleep(GAP);
                     }
                 }
+                // A connection that was lost is replaced at once; one that cannot be opened is waited for.
                 Err(error) => {
-                    if !std::mem::replace(&mut failed, true) {
+                    if std::mem::replace(&mut failed, true) {
+                        self.pause();
+                    } else {
                         tracing::warn!(error = chain(&error), "hints neither come nor go for the moment; polling goes on");
                     }
-                    self.pause();
+                    self.tell_later(turn.untold);
                 }
             }
         }
@@ -170,6 +173,11 @@ impl Shared {
         }
         let listeners = state.listeners.iter().filter_map(Weak::upgrade).collect();
         Some(Turn { listeners, untold: state.untold.take() })
+    }
+
+    fn tell_later(&self, hint: Option<Hint>) {
+        let mut state = lock(&self.state);
+        state.untold = state.untold.max(hint);
     }
 
     fn pause(&self) {

@@ -1,13 +1,14 @@
 //! Processes that hear of each other at once, and work on by polling where they do not (B4, S6).
 
 use crate::common::World;
+use diesel::connection::SimpleConnection;
 use leasehold_core::client::{Client, Op, Workflow};
 use leasehold_core::engine::{Engine, HandlerError, OpContext, Running};
 use leasehold_core::model::{QueueName, QueuePolicy};
-use leasehold_core::store::Store;
+use leasehold_core::store::{Hint, Listener, Store};
 use leasehold_core::transitions::Actor;
 use leasehold_postgres::PostgresStore;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
@@ -85,4 +86,33 @@ async fn without_hints_polling_finds_it() {
         running.shutdown().await.unwrap();
     }
     assert!(world.another("hints=off").hints().is_none());
+}
+
+#[derive(Debug)]
+struct Ear(Mutex<mpsc::Sender<Hint>>);
+
+impl Listener for Ear {
+    fn hear(&self, hint: Hint) {
+        let _ = self.0.lock().unwrap().send(hint);
+    }
+}
+
+#[test]
+fn a_listener_whose_connection_is_lost_hears_again() {
+    let world = World::new();
+    let (listening, telling) = (world.another("application_name=ear"), world.another("application_name=mouth"));
+    let (tell, hear) = mpsc::channel();
+    let ear: Arc<dyn Listener> = Arc::new(Ear(Mutex::new(tell)));
+    listening.hints().unwrap().listen(&ear);
+    let sessions = "SELECT count(*) AS number FROM pg_stat_activity WHERE application_name = 'ear' AND query LIKE 'LISTEN%'";
+    for _ in 0..2 {
+        // Whenever it begins to hear it is told so.
+        assert_eq!(hear.recv_timeout(PATIENCE).unwrap(), Hint::Work);
+        world.until(sessions, 1);
+        telling.hints().unwrap().tell(Hint::Canceled);
+        assert_eq!(hear.recv_timeout(PATIENCE).unwrap(), Hint::Canceled);
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name IN ('ear', 'mouth')";
+        world.schema.connect().unwrap().batch_execute(end).unwrap();
+    }
+    assert_eq!(hear.recv_timeout(PATIENCE).unwrap(), Hint::Work);
 }

@@ -11,7 +11,7 @@ use crate::{Outcome, Planted, Scenario, World};
 use leasehold_core::state::OpStatus;
 use leasehold_core::store::rows::LeaseKey;
 use leasehold_core::store::{BoxError, StoreError, StoreExt, StoreResult, Tx, TxKind, Wait};
-use leasehold_core::transitions::{self, Ended, HeartbeatOutcome};
+use leasehold_core::transitions::{self, Ended, HeartbeatOutcome, Until};
 use std::cell::Cell;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -22,6 +22,7 @@ cases! {
     a_claim_passes_over_what_an_open_claim_took proves ["B3", "Q1"] needs [OverlappingWriters];
     a_workflow_that_is_held_is_left_out_or_waited_for_but_briefly proves ["B3", "L13"] needs [OverlappingWriters];
     a_recovery_passes_over_a_workflow_that_is_held proves ["B3", "L7"] needs [OverlappingWriters];
+    a_wake_up_passes_over_a_workflow_that_is_held proves ["B3", "W2"] needs [OverlappingWriters];
     a_completion_is_judged_behind_the_lease_it_waited_for proves ["T6", "L1", "T5"];
     a_completion_is_judged_behind_the_workflow_it_waited_for proves ["T6", "L1", "T5"];
     a_heartbeat_is_judged_behind_the_lease_it_waited_for proves ["T6", "L4", "T5"];
@@ -174,6 +175,20 @@ fn a_recovery_passes_over_a_workflow_that_is_held(w: &mut World) -> Outcome {
     assert!(met.beside, "a recovery waits for nobody");
     assert_eq!(met.other.iter().map(|op| &op.workflow).collect::<Vec<_>>(), [&free.id]);
     assert_eq!(w.recover(10)?.ops.len(), 1, "and comes back");
+    Ok(())
+}
+
+fn a_wake_up_passes_over_a_workflow_that_is_held(w: &mut World) -> Outcome {
+    let held = Scenario::new().op("a").leased_by("w1").build(w)?;
+    let free = Scenario::new().op("a").leased_by("w1").build(w)?;
+    for planted in [&held, &free] {
+        w.suspend_one(&planted.claimed("a"), Until::For(LEASE))?;
+    }
+    w.clock().advance(LEASE)?;
+    let met = open(w, LONG, |tx| tx.lock_workflows(&[held.workflow], Wait::Block), || Ok(w.wake(10)?.ops))?;
+    assert!(met.beside, "a pass that wakes waits for nobody");
+    assert_eq!(met.other.iter().map(|op| &op.workflow).collect::<Vec<_>>(), [&free.id]);
+    assert_eq!(w.wake(10)?.ops.len(), 1, "and comes back");
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use super::fixture::{World, attempts, outcomes, soon};
 use leasehold_core::client::{ClientError, Op, Workflow};
 use leasehold_core::engine::{EngineBuilder, HandlerError, Notice, NoticeKind, OpContext};
-use leasehold_core::model::OpError;
+use leasehold_core::model::{Artifact, ArtifactKind, ArtifactName, Json, OpError};
 use leasehold_core::store::rows::{AttemptOutcome, EventKind};
 use leasehold_core::store::{Store, StoreError, StoreExt, TxKind};
 use std::sync::{Arc, Mutex};
@@ -131,4 +131,32 @@ async fn an_ensure_without_an_identity_and_a_kind_that_nobody_serves_are_refused
     let started = world.store.with(TxKind::Client, |tx| client.within(tx).start(Workflow::new("w").op(Op::new("a", "other"))));
     assert!(matches!(started, Err(ClientError::Invalid(_))));
     assert_eq!(client.status().await.unwrap().totals.ops.total(), 0);
+}
+
+#[tokio::test]
+async fn what_a_handler_left_is_committed_with_its_end() {
+    let world = World::new();
+    let store = Arc::clone(&world.store);
+    let handler = move |ctx: OpContext, (): ()| {
+        let store = Arc::clone(&store);
+        async move {
+            let artifact = Artifact {
+                name: ArtifactName::new("report").unwrap(),
+                kind: ArtifactKind::Text,
+                content_type: "text/plain".to_owned(),
+                metadata: Json::null(),
+                content: b"all is well".to_vec(),
+            };
+            ctx.emit(Op::new("further", "leaf"))?;
+            ctx.attach(artifact)?;
+            complete(&store, &ctx, 1, false).map_err(|error| HandlerError::permanent(error.to_string()))
+        }
+    };
+    let leaf = |_: OpContext, (): ()| async { Ok::<_, HandlerError>(7) };
+    let engine = world.engine().handler("k", handler).handler("leaf", leaf).build().await.unwrap();
+    let flow = engine.client().start(Workflow::new("w").op(Op::new("a", "k"))).await.unwrap();
+    engine.run_until_idle().await.unwrap();
+    assert_eq!(flow.result::<i64>("further").await.unwrap(), 7);
+    let artifacts = engine.client().artifacts(flow.id()).await.unwrap();
+    assert_eq!(artifacts.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["report"]);
 }
