@@ -10,6 +10,7 @@ mod cancel;
 mod claim;
 mod complete;
 mod create;
+mod downtime;
 mod effect;
 mod emit;
 mod events;
@@ -69,6 +70,7 @@ const FILES: &[&[Case]] = &[
     hints::CASES,
     stress::CASES,
     suspects::CASES,
+    downtime::CASES,
     budget::CASES,
     faults::CASES,
     agreement::CASES,
