@@ -1,6 +1,6 @@
 //! Everything that is stored and could be computed, computed again.
 
-use super::{Findings, Op, Queued, Tables};
+use super::{Findings, Op, Queued, Tables, Wait};
 use std::collections::HashMap;
 
 const STATUSES: [&str; 7] = ["pending", "blocked", "open", "waiting", "succeeded", "failed", "canceled"];
@@ -8,6 +8,7 @@ const STATUSES: [&str; 7] = ["pending", "blocked", "open", "waiting", "succeeded
 pub(super) fn judge(tables: &Tables, findings: &mut Findings) {
     judge_ops(tables, findings);
     judge_places(tables, findings);
+    judge_waits(tables, findings);
     judge_workflows(tables, findings);
 }
 
@@ -99,6 +100,21 @@ fn judge_places(tables: &Tables, findings: &mut Findings) {
     }
     for (op, places) in places {
         findings.add(format!("{} is in {places:?}", tables.name(op)));
+    }
+}
+
+/// An op has a wait, begun by its last attempt, exactly while it is waiting.
+fn judge_waits(tables: &Tables, findings: &mut Findings) {
+    let waits: HashMap<i64, &Wait> = tables.waits.iter().map(|wait| (wait.op, wait)).collect();
+    for (seq, op) in &tables.ops {
+        if waits.contains_key(seq) != (op.status == "waiting") {
+            findings.add(format!("{} is {} and its wait is {:?}", tables.name(*seq), op.status, waits.get(seq)));
+        }
+    }
+    for wait in &tables.waits {
+        if tables.ops.get(&wait.op).is_none_or(|op| (op.fence, op.workflow) != (wait.fence, wait.workflow)) {
+            findings.add(format!("{} has a wait that does not fit it: {wait:?}", tables.name(wait.op)));
+        }
     }
 }
 

@@ -16,7 +16,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use tables::{Op, Queued};
+use tables::{Op, Queued, Wait};
 pub use tables::{Success, Tables};
 
 use crate::{Error, Result};

@@ -110,6 +110,17 @@ pub(super) struct Lease {
     pub(super) expires_at_us: i64,
 }
 
+/// That an op waits.
+#[derive(Debug, Clone, QueryableByName)]
+pub(super) struct Wait {
+    #[diesel(sql_type = BigInt)]
+    pub(super) op: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(super) workflow: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(super) fence: i64,
+}
+
 /// A line of the ledger.
 #[derive(Debug, Clone, QueryableByName)]
 pub(super) struct Attempt {
@@ -157,6 +168,7 @@ pub struct Tables {
     pub(super) ready: Vec<Queued>,
     pub(super) delayed: Vec<Queued>,
     pub(super) leases: Vec<Lease>,
+    pub(super) waits: Vec<Wait>,
     /// By op and fence.
     pub(super) attempts: Vec<Attempt>,
     /// By number.
@@ -193,6 +205,7 @@ impl Tables {
             ready: diesel::sql_query("SELECT op, lane, fence, failures FROM ready").load(conn)?,
             delayed: diesel::sql_query("SELECT op, lane, fence, failures FROM delayed").load(conn)?,
             leases: diesel::sql_query("SELECT op, workflow, fence, acquired_at_us, expires_at_us FROM leases").load(conn)?,
+            waits: diesel::sql_query("SELECT op, workflow, fence FROM waits").load(conn)?,
             attempts: diesel::sql_query(
                 "SELECT op, fence, workflow, token, worker, acquired_at_us, ended_at_us, outcome,
                         (result IS NOT NULL)::int::bigint AS has_result FROM attempts",

@@ -1,6 +1,6 @@
 //! Each promise, broken: the audit must say so.
 
-use super::tables::{Attempt, Edge, Event, Lease, Op, Queued, Tables, Workflow};
+use super::tables::{Attempt, Edge, Event, Lease, Op, Queued, Tables, Wait, Workflow};
 use super::{judge, limits};
 
 fn workflow(status: &str, counts: [i64; 7]) -> Workflow {
@@ -72,6 +72,7 @@ fn sound() -> Tables {
         ready: Vec::new(),
         delayed: Vec::new(),
         leases: vec![Lease { op: 2, workflow: 1, fence: 1, acquired_at_us: 40, expires_at_us: 90 }],
+        waits: Vec::new(),
         attempts: vec![attempt(1, 1, (10, 20), "retried"), attempt(1, 2, (20, 30), "succeeded")],
         events: vec![event(1, 1, 20, "op_retried"), event(1, 2, 30, "op_succeeded")],
     }
@@ -90,6 +91,13 @@ fn finds(wanted: &str, spoil: impl FnOnce(&mut Tables)) {
 fn sound_tables_pass() {
     let findings = judge(&sound(), &[("q", 1)]);
     assert!(findings.is_empty(), "{findings}");
+}
+
+#[test]
+fn a_wait_that_was_left_behind_and_a_missing_one_are_found() {
+    finds("is pending and its wait is Some", |t| t.waits = vec![Wait { op: 3, workflow: 1, fence: 0 }]);
+    finds("has a wait that does not fit it", |t| t.waits = vec![Wait { op: 3, workflow: 1, fence: 5 }]);
+    finds("is waiting and its wait is None", |t| t.ops.get_mut(&2).unwrap().status = "waiting".to_owned());
 }
 
 #[test]
