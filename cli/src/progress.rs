@@ -6,12 +6,12 @@ use crate::tally::Tally;
 use indicatif::{ProgressBar, ProgressStyle};
 use leasehold::client::{Client, ClientError, WorkflowSnapshot};
 use leasehold::engine::{Notice, NoticeKind, Observer};
-use leasehold::model::{QueueName, Timestamp, WorkerName, WorkflowId};
+use leasehold::model::{Fence, OpId, QueueName, Timestamp, WorkerName, WorkflowId};
 use leasehold::state::StoredStatus;
 use leasehold::store::rows::{EventKind, OpPage, WaitReason};
 use leasehold::store::{Clock, SystemClock};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,9 @@ const QUEUE_WIDTH: usize = 14;
 
 /// Further failures scroll everything else away; they are told at the end.
 const FAILURES_TOLD: usize = 20;
+
+/// More ops that wait for a verdict are not named one by one.
+const UNKNOWN_TOLD: u32 = 20;
 
 /// Follows one workflow.
 #[derive(Debug)]
@@ -48,6 +51,8 @@ struct State {
     line_from: Option<Instant>,
     line_told: String,
     gone_told: Option<Timestamp>,
+    /// Attempts of which the user knows that somebody has to say what became of them.
+    unknown_told: HashSet<(OpId, Fence)>,
 }
 
 impl Progress {
@@ -87,8 +92,29 @@ impl Progress {
         if elsewhere > 0 {
             self.look_for_the_dead(client, workflow).await?;
         }
+        if snapshot.ops.waiting > 0 {
+            let waiting = client.ops(workflow, OpPage { status: Some(StoredStatus::Waiting), after: None, limit: UNKNOWN_TOLD }).await?;
+            for op in waiting {
+                if let Some(wait) = op.wait.filter(|wait| wait.reason == WaitReason::Verdict) {
+                    self.tell_unknown(&op.state.id, wait.key.fence);
+                }
+            }
+        }
         self.draw(elsewhere);
         Ok(())
+    }
+
+    /// Says once of each attempt that the workflow waits for a verdict on it.
+    fn tell_unknown(&self, op: &OpId, attempt: Fence) {
+        if !self.state().unknown_told.insert((op.clone(), attempt)) {
+            return;
+        }
+        let text = format!(
+            "op {op}: nobody knows what attempt {attempt} did, and it must not be repeated blindly; `leasehold settle` says",
+            attempt = attempt.0
+        );
+        self.screen.say(&self.screen.paint(Colour::Yellow, &text));
+        self.screen.event("waiting_for_verdict", json!({"op": op, "attempt": attempt}));
     }
 
     /// Whether what was heard and what is stored differ, as when ops were emitted or another process works as well.
@@ -224,13 +250,9 @@ impl Observer for Progress {
             NoticeKind::Event(EventKind::OpRetried) => self.tell_failure(notice, true),
             NoticeKind::Event(EventKind::OpFailed) => self.tell_failure(notice, false),
             NoticeKind::Event(EventKind::OpWaiting) if notice.code.as_deref() == Some(WaitReason::Verdict.as_str()) => {
-                let op = notice.op_id.as_ref().map_or("", |op| op.as_str());
-                self.screen.say(&self.screen.paint(
-                    Colour::Yellow,
-                    &format!(
-                        "op {op}: nobody knows what its attempt did, and it must not be repeated blindly; it waits for `leasehold settle`"
-                    ),
-                ));
+                if let (Some(op), Some(attempt)) = (&notice.op_id, notice.attempt) {
+                    self.tell_unknown(op, attempt);
+                }
             }
             _ => {}
         }

@@ -44,7 +44,7 @@ async fn read(client: &Client, first: WorkflowPage, limit: u32) -> Result<Vec<Wo
 }
 
 fn table(workflows: &[WorkflowSnapshot]) -> Table {
-    let mut table = Table::new(["ID", "NAME", "STATUS", "DONE", "FAILED", "BLOCKED", "CREATED", "FINISHED"]);
+    let mut table = Table::new(["ID", "NAME", "STATUS", "DONE", "FAILED", "BLOCKED", "WAITING", "CREATED", "FINISHED"]);
     for workflow in workflows {
         let ops = workflow.ops;
         table.row([
@@ -54,6 +54,7 @@ fn table(workflows: &[WorkflowSnapshot]) -> Table {
             format!("{}/{}", ops.succeeded, ops.total).into(),
             ops.failed.to_string().into(),
             ops.blocked.to_string().into(),
+            ops.waiting.to_string().into(),
             instant(workflow.created_at).into(),
             workflow.finished_at.map(instant).unwrap_or_default().into(),
         ]);

@@ -137,7 +137,7 @@ fn an_op_that_must_not_be_repeated_is_asked_about_behind_an_interruption() {
     let running = sandbox.spawn(&["run", "w.toml", "--grace", "100ms"]);
     sandbox.until_file("a.pid");
     running.signal("INT");
-    running.end().code(130).says("op a: nobody knows what its attempt did");
+    running.end().code(130).says("op a: nobody knows what attempt 1 did");
     let stands = sandbox.op("a");
     assert_eq!(
         (&stands["op"]["status"], &stands["op"]["wait"]["for"], &stands["op"]["wait"]["attempt"]),
@@ -145,6 +145,8 @@ fn an_op_that_must_not_be_repeated_is_asked_about_behind_an_interruption() {
     );
     let shown = sandbox.leasehold(&["show", "w"]).ok().stdout;
     assert!(shown.contains("for a verdict on attempt 1"), "{shown}");
+    // A later run cannot go on either, and says why.
+    let again = sandbox.spawn(&["run", "w.toml", "--json"]);
     sandbox.leasehold(&["settle", "w", "a"]).code(2);
     sandbox.leasehold(&["settle", "w", "a", "--retry", "--fail", "no"]).code(2);
     sandbox.leasehold(&["settle", "w", "a", "--succeed", "no JSON"]).code(2).says("no JSON");
@@ -152,7 +154,9 @@ fn an_op_that_must_not_be_repeated_is_asked_about_behind_an_interruption() {
     let settled = sandbox.leasehold(&["settle", "w", "a", "--succeed", "{\"paid\": 7}", "--by", "ann", "--reason", "the bank has it"]).ok();
     assert!(settled.stdout.contains("op a is succeeded now"), "{}", settled.stdout);
     sandbox.leasehold(&["settle", "w", "a", "--retry"]).code(1).says("it waits for no verdict");
-    sandbox.run().ok();
+    let events = again.end().ok().events();
+    let asked = events.iter().filter(|event| event["event"] == "waiting_for_verdict").count();
+    assert!(asked <= 1, "it is said once, unless the verdict was quicker: {events:?}");
     assert_eq!((sandbox.read("log").as_str(), &sandbox.op("a")["op"]["result"]), ("b\n", &json!({"paid": 7})));
 }
 
