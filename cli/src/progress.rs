@@ -240,8 +240,21 @@ impl Progress {
     }
 }
 
+impl Progress {
+    /// Without a word the run would seem to stand still for no reason.
+    fn tell_anomaly(&self, notice: &Notice) {
+        let what = notice.code.as_deref().unwrap_or("the store's clock went back");
+        let line = format!("{what}: nothing is started until it is right again, or trusted (see `leasehold clock status`)");
+        self.screen.say_always(&self.screen.paint(Colour::Red, &line));
+        self.screen.event(notice.kind.as_str(), json!({"at": notice.at, "code": notice.code}));
+    }
+}
+
 impl Observer for Progress {
     fn notice(&self, notice: &Notice) {
+        if notice.kind == NoticeKind::Event(EventKind::ClockAnomaly) {
+            self.tell_anomaly(notice);
+        }
         if notice.workflow_id.is_none() || notice.workflow_id.as_ref() != self.workflow.get() {
             return;
         }

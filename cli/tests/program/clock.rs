@@ -45,6 +45,13 @@ fn a_clock_that_went_back_holds_until_it_is_trusted() {
     let status = sandbox.leasehold(&["status"]).ok().stdout;
     assert!(status.contains("clock      59 min") && status.contains("behind"), "{status}");
     assert_eq!(sandbox.leasehold(&["status", "--json"]).ok().json()["clock"]["held"], true);
+    // A run says why it stands still.
+    let run = sandbox.spawn(&["run", "w.toml", "--new"]);
+    crate::sandbox::until("the anomaly is recorded", || {
+        !sandbox.leasehold(&["clock", "status", "--json"]).ok().json()["anomaly_since"].is_null()
+    });
+    run.signal("INT");
+    run.end().code(130).says("nothing is started until it is right again, or trusted");
     let trusted = sandbox.leasehold(&["clock", "trust", "--by", "ann", "--reason", "a dead battery"]).ok().stdout;
     assert!(trusted.starts_with("the clock is relied on from "), "{trusted}");
     assert_eq!(sandbox.leasehold(&["clock", "status", "--json"]).ok().json()["held"], false);

@@ -116,6 +116,8 @@ pub(super) fn sweep<D: Due>(settings: &Settings, limit: BatchLimit, epoch: Optio
         length *= 2;
         listed = list::<D>(settings, length)?;
     }
+    // What others hold is waited for, not asked for without rest.
+    swept.more &= !swept.done.is_empty();
     if !swept.done.is_empty() {
         tracing::info!(
             messaging.system = "leasehold",

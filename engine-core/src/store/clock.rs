@@ -32,6 +32,9 @@ impl Clock for SystemClock {
 }
 
 /// A clock that stands until it is moved: tests make deadlines pass with it instead of sleeping.
+///
+/// To an engine every move of it is a jump of time, after which leases get one more heartbeat. Build engines on it with
+/// [`jump_grace(Duration::ZERO)`](crate::engine::EngineBuilder::jump_grace), unless that is what the test is about.
 #[derive(Debug)]
 pub struct ManualClock(AtomicI64);
 
