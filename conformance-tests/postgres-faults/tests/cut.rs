@@ -16,7 +16,7 @@ fn sessions_that_the_server_ends_cost_nothing() {
     let mut conn = database.connect().unwrap();
     let mut ended = 0_i64;
     let time = Duration::from_secs(if long() { 60 } else { 6 });
-    let expected = load.run(time, Duration::from_mins(1), |_, _| {
+    let expected = load.run(time, Duration::from_mins(3), |_, _| {
         ended += end_sessions(&mut conn).unwrap();
     });
     let reports = load.stop();
@@ -32,7 +32,7 @@ fn replies_to_commit_that_are_lost_under_load_cost_nothing() {
     let proxy = Proxy::start(&database.url().clone().with("schema", SCHEMA).to_string()).unwrap();
     let mut load = Load::start(&database.store_url(), template(proxy.url(), "lost"), 3, dice.next());
     let time = Duration::from_secs(if long() { 60 } else { 5 });
-    let expected = load.run(time, Duration::from_mins(1), |_, _| {
+    let expected = load.run(time, Duration::from_mins(3), |_, _| {
         let verbs = ["INSERT INTO leases", "DELETE FROM leases", "UPDATE leases", ""];
         proxy.cut_next_commit(verbs[usize::try_from(dice.roll(4)).unwrap()]);
     });

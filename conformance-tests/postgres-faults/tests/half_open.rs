@@ -23,7 +23,7 @@ fn a_network_that_falls_silent_costs_time_and_nothing_else() {
     let proxy = Proxy::start(&database.store_url()).unwrap();
     let mut load = Load::start(&database.store_url(), template(proxy.url(), "silent"), 4, seed);
     let time = Duration::from_millis(100) * u32::try_from(times * PERIOD).unwrap();
-    let expected = load.run(time, Duration::from_mins(1), |_, round| {
+    let expected = load.run(time, Duration::from_mins(3), |_, round| {
         // The first of them is the second, so that a short run holds a silence longer than a lease of each sort.
         let (which, at) = (round / PERIOD + 1, round % PERIOD);
         let Some((length, arrives)) = SILENCES.iter().cycle().nth(which).copied() else { return };

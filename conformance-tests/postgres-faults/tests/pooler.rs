@@ -25,7 +25,7 @@ fn workflows_run_to_their_end_through_a_pooler_in_transaction_mode() {
     // Migrations, clients and workers all go through it.
     let mut load = Load::start(&url, template(&url, "pooled"), 3, seed());
     let time = Duration::from_secs(if long() { 60 } else { 5 });
-    let expected = load.run(time, Duration::from_mins(1), |_, _| {});
+    let expected = load.run(time, Duration::from_mins(3), |_, _| {});
     let reports = load.stop();
     let summary = audit_all(&mut database.connect().unwrap(), &expected, &reports);
     eprintln!("{} workflows asked for; {summary:?}", expected.len());
@@ -42,7 +42,7 @@ fn sessions_that_end_behind_a_pooler_and_a_pooler_that_crashes_cost_nothing() {
     let mut conn = database.connect().unwrap();
     let (mut ended, mut crashed) = (0, 0);
     let time = Duration::from_secs(if long() { 60 } else { 8 });
-    let expected = load.run(time, Duration::from_mins(1), |_, round| {
+    let expected = load.run(time, Duration::from_mins(3), |_, round| {
         // Every fifth of a second, and every three seconds the pooler as well.
         if round % 2 == 1 {
             ended += end_sessions(&mut conn).unwrap();

@@ -42,7 +42,7 @@ fn workers_wait_for_a_primary_that_takes_no_writes_and_go_on() {
         at += span + PAUSE;
     }
     let time = Duration::from_millis(100) * u32::try_from(at).unwrap();
-    let expected = load.run(time, Duration::from_mins(1), |_, round| {
+    let expected = load.run(time, Duration::from_mins(3), |_, round| {
         for (_, read_only) in turns.iter().filter(|(at, _)| *at == round) {
             turn(*read_only);
         }

@@ -19,7 +19,7 @@ fn work_resumes_by_itself_after_every_restart_and_nothing_is_lost_or_doubled() {
     let store_url = url.clone().with("schema", SCHEMA).to_string();
     let mut load = Load::start(&store_url, template(&store_url, "restart"), 4, seed);
     let mut instants = Vec::new();
-    let expected = load.run(Duration::from_secs(3) * u32::try_from(restarts + 1).unwrap(), Duration::from_mins(1), |_, round| {
+    let expected = load.run(Duration::from_secs(3) * u32::try_from(restarts + 1).unwrap(), Duration::from_mins(3), |_, round| {
         // Every three seconds, but not at the end.
         if round % 30 == 29 && round / 30 < restarts {
             cluster.crash_and_restart().unwrap();

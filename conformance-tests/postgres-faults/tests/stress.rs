@@ -1,5 +1,5 @@
 //! Eight workers, each a process, under everything at once: limits of 1, 4 and none, retries, cancels, repairs, added ops,
-//! heartbeats, killed workers and their recovery (B3, Q1, L1, S12).
+//! heartbeats, workers that are killed or stand still, and their recovery (B3, Q1, L1, S12).
 
 mod common;
 
@@ -36,10 +36,15 @@ fn eight_processes_keep_every_promise() {
     let database = TestDatabase::new().unwrap();
     let mut load = Load::start(&database.store_url(), template(&database.store_url(), "stress"), 8, seed);
     let sampler = Sampler::start(database.url()).unwrap();
-    let expected = load.run(time, Duration::from_mins(1), |fleet, round| {
-        // Every two seconds one worker crashes.
-        if round % 20 == 19 {
-            fleet.replace(round / 20).unwrap();
+    let expected = load.run(time, Duration::from_mins(3), |fleet, round| {
+        // Every two seconds one worker crashes. In between another stands still for longer than a lease, and comes back
+        // with results in hand.
+        let still = round / 40 * 2 + 4;
+        match round % 40 {
+            5 => fleet.halt(still).unwrap(),
+            35 => fleet.go_on(still).unwrap(),
+            19 | 39 => fleet.replace(round / 20).unwrap(),
+            _ => {}
         }
     });
     let reports = load.stop();

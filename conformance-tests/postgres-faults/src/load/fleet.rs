@@ -63,6 +63,29 @@ impl Fleet {
         Ok(())
     }
 
+    /// Stops one of the workers where it stands, as a suspended machine does, until [`Fleet::go_on`].
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    pub fn halt(&mut self, which: usize) -> Result<()> {
+        self.signal(which, "STOP")
+    }
+
+    /// Lets one that was stopped go on: whatever it had in hand, it believes in for a moment.
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    pub fn go_on(&mut self, which: usize) -> Result<()> {
+        self.signal(which, "CONT")
+    }
+
+    fn signal(&mut self, which: usize, signal: &str) -> Result<()> {
+        let at = which % self.running.len().max(1);
+        let Some((name, child)) = self.running.get(at) else { return Ok(()) };
+        let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status()?;
+        if sent.success() { Ok(()) } else { Err(format!("worker {name} does not get the signal {signal}: {sent}").into()) }
+    }
+
     /// Checks that no worker has ended by itself.
     ///
     /// # Errors
