@@ -91,9 +91,24 @@ impl Claimer<'_> {
                 Err(error) => {
                     tracing::warn!(error = with_causes(&error), "claim failed; trying again");
                     if !self.session.slots.pause(pauses.next()) {
-                        return;
+                        break;
                     }
                 }
+            }
+        }
+        if attempt.repeated {
+            self.give_back(&attempt);
+        }
+    }
+
+    /// Gives back what the last claim may have leased: it was told to stop before it was known how that one ended.
+    fn give_back(&self, attempt: &Try) {
+        let settings = &self.session.settings;
+        match settings.store.with(TxKind::Read, |tx| tx.claimed_by(attempt.token)) {
+            // Nothing begins any more, so each is given back at once.
+            Ok(ops) => ops.into_iter().for_each(|op| attempt::begin(self.session, op, attempt.began, false)),
+            Err(error) => {
+                tracing::warn!(error = with_causes(&error), "what a failed claim leased cannot be given back; its leases run out")
             }
         }
     }

@@ -1,6 +1,6 @@
 //! A store that fails: lost answers, outages, rows that it refuses (L11, L12, L13).
 
-use super::fixture::{Faults, World, flow, op, outcomes, soon};
+use super::fixture::{Faults, World, flow, op, outcomes, soon, until};
 use leasehold_core::client::ClientError;
 use leasehold_core::engine::{EngineError, HandlerError, OpContext};
 use leasehold_core::model::OpSeq;
@@ -10,7 +10,7 @@ use leasehold_core::store::{StoreError, TxKind};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn cut_off() -> StoreError {
@@ -45,6 +45,31 @@ async fn a_lost_answer_to_any_commit_has_no_second_effect() {
     assert_eq!(flow.result::<i64>("a").await.unwrap(), 1);
     assert_eq!(outcomes(&flow, "a").await, [AttemptOutcome::Succeeded]);
     assert_eq!(flow.client().list(leasehold_core::store::rows::WorkflowPage::default()).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_claim_whose_answer_never_came_is_given_back_by_a_shutdown() {
+    // Lost from the moment on that there is something to lose.
+    let leased = Arc::new(AtomicBool::new(false));
+    let noticed = Arc::clone(&leased);
+    let check = move |_, tx: &mut dyn leasehold_core::store::Tx| {
+        noticed.fetch_or(!tx.leases_of(&[OpSeq(1), OpSeq(2)])?.is_empty(), Ordering::SeqCst);
+        Ok(())
+    };
+    let after = move |kind| (kind == TxKind::Claim && leased.load(Ordering::SeqCst)).then(cut_off);
+    let world = World::with_faults(Faults { check: Box::new(check), after: Box::new(after), ..Faults::default() });
+    let handler = |_: OpContext, (): ()| async { Err::<(), _>(HandlerError::permanent("it must not begin")) };
+    let engine = world.engine().handler("k", handler).build().await.unwrap();
+    let flow = engine.client().start(flow("k", ["a", "b"])).await.unwrap();
+    let running = engine.start().unwrap();
+    until(|| async { flow.snapshot().await.unwrap().ops.running == 2 }).await;
+    let report = soon(running.shutdown()).await.unwrap();
+    assert_eq!((report.released, report.failed, report.lost, report.unsaved), (2, 0, 0, 0));
+    for id in ["a", "b"] {
+        assert_eq!(outcomes(&flow, id).await, [AttemptOutcome::Released]);
+        let op = op(&flow, id).await;
+        assert_eq!((op.status, op.state.losses), (OpStatus::Ready, 0));
+    }
 }
 
 #[tokio::test]
