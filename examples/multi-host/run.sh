@@ -34,11 +34,14 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
 
 clean_up() {
     for child in "${children[@]}"; do kill "$child" 2>/dev/null || true; done
+    # What they started, behind a program that sets clocks.
+    for space in "${hosts[@]}"; do ip netns pids "$space" 2>/dev/null | xargs --no-run-if-empty kill 2>/dev/null || true; done
     [ ! -f "$work/data/postmaster.pid" ] || as_nobody "$server/pg_ctl" -D "$work/data" -m immediate -w stop >/dev/null 2>&1 || true
     for space in "$database" "${hosts[@]}"; do ip netns delete "$space" 2>/dev/null || true; done
     rm -rf "$work"
 }
 trap clean_up EXIT
+trap 'exit 1' PIPE INT TERM HUP
 
 # The network: the database in the middle, a cable to each host.
 ip netns add "$database" 2>"$work/error" || missing "the right to make network namespaces: $(cat "$work/error")"
