@@ -8,8 +8,11 @@ use leasehold_test_sqlite_faults::worker::{Acked, FLOW_OPS, open, run_to_the_end
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The longest that a process lives behind its first acknowledgement.
-const LIFE: Duration = Duration::from_millis(120);
+/// The most that a process says before the moment of its death is drawn.
+const LINES_MAX: u32 = 40;
+
+/// That moment: any between two lines, and so any of a commit.
+const MOMENT: Duration = Duration::from_millis(10);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_that_is_killed_at_any_moment_loses_nothing_and_leaves_nothing_half_done() {
@@ -21,10 +24,11 @@ async fn a_writer_that_is_killed_at_any_moment_loses_nothing_and_leaves_nothing_
     let mut judge = None;
     for _ in 0..kills {
         let (victim, first) = Victim::start(env!("CARGO_BIN_EXE_leasehold-sqlite-fault"), &["work", argument(&file).unwrap()]).unwrap();
-        // Any moment of its life; a number that nobody can repeat is as good as another here.
-        let life = LIFE.mul_f64(f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX));
+        // Numbers that nobody can repeat are as good as others here.
+        let (dice, more, _, _) = uuid::Uuid::new_v4().as_fields();
+        let moment = MOMENT.mul_f64(f64::from(dice) / f64::from(u32::MAX));
         let mut told = vec![Acked::parse(&first).unwrap()];
-        told.extend(victim.kill(life).unwrap());
+        told.extend(victim.kill(u32::from(more) % LINES_MAX, moment).unwrap());
         judge.get_or_insert_with(|| Judge::new(&file).unwrap()).check(&told).unwrap();
         acked.extend(told);
     }

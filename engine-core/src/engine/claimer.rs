@@ -108,7 +108,7 @@ impl Claimer<'_> {
             // Nothing begins any more, so each is given back at once.
             Ok(ops) => ops.into_iter().for_each(|op| attempt::begin(self.session, op, attempt.began, false)),
             Err(error) => {
-                tracing::warn!(error = with_causes(&error), "what a failed claim leased cannot be given back; its leases run out")
+                tracing::warn!(error = with_causes(&error), "what a failed claim leased cannot be given back; its leases run out");
             }
         }
     }

@@ -6,8 +6,9 @@ use super::{FREE, LIMITS, SITES};
 use crate::{Dice, Result};
 use leasehold_core::client::{Actor, Client, ClientError, Op, Workflow};
 use leasehold_core::model::WorkflowId;
-use leasehold_core::state::WorkflowStatus;
+use leasehold_core::state::{OpStatus, WorkflowStatus};
 use leasehold_core::store::Store;
+use leasehold_core::store::rows::OpPage;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -154,7 +155,9 @@ impl Hands {
                 let mut stuck = Vec::new();
                 for id in &self.live {
                     let snapshot = self.client.snapshot(id).await?;
-                    stuck.push(format!("{id} {} {:?}", snapshot.status, snapshot.ops));
+                    let ops = self.client.ops(id, OpPage { status: None, after: None, limit: 1_000 }).await?;
+                    let open = ops.iter().filter(|op| op.status != OpStatus::Succeeded).collect::<Vec<_>>();
+                    stuck.push(format!("{id} {} {open:?}", snapshot.status));
                 }
                 return Err(format!("workflows do not end: {}", stuck.join("; ")).into());
             }

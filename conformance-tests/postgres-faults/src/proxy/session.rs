@@ -117,8 +117,9 @@ impl Back {
         }
         let taken = order.take();
         if message.is_committed() {
-            self.shared.leave(self.key);
+            // Counted first: the client may look as soon as its connection is closed.
             self.shared.count_cut();
+            self.shared.leave(self.key);
             return true;
         }
         // It was a rollback: nothing happened whose answer could be lost.
