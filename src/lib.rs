@@ -23,6 +23,7 @@
 //! - [`connect`] opens a store by URL; [`prelude`] has what most programs name.
 //! - [`engine`]: [`Engine`](engine::Engine) runs handlers; [`OpContext`](engine::OpContext) is what a handler knows.
 //! - [`client`]: [`Client`](client::Client) starts, repairs and reads workflows, with or without an engine.
+//! - [`doctor`]: recomputes what follows from the graph and repairs it, and says why an op does not go on.
 //! - [`model`], [`state`], [`store`]: values, the one transition table, and the contract of a backend.
 //!
 //! - `sqlite`, `postgres`: the stores themselves, for what only one of them has, such as transactions of the application's.
@@ -34,7 +35,7 @@ mod connect;
 pub mod prelude;
 
 pub use connect::{ConnectError, connect, connect_existing};
-pub use leasehold_core::{client, engine, memory, model, state, store, transitions};
+pub use leasehold_core::{client, doctor, engine, memory, model, state, store, transitions};
 #[cfg(feature = "postgres")]
 pub use leasehold_postgres as postgres;
 #[cfg(feature = "sqlite")]

@@ -29,6 +29,7 @@ mod faults;
 mod finality;
 mod graph;
 mod hint;
+mod inspect;
 mod lease;
 mod migrate;
 mod options;

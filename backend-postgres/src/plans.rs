@@ -1,7 +1,7 @@
 //! The plans of the hot statements at 200,000 waiting and running ops: each must find its rows by an index, also when the
 //! server plans it once for all parameters. A prepared statement gets such a plan from its sixth run on.
 
-use crate::{claim, finality, graph, lease, read, time, wait, write};
+use crate::{claim, finality, graph, inspect, lease, read, time, wait, write};
 use diesel::RunQueryDsl;
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
@@ -82,6 +82,13 @@ fn hot_statements() -> Vec<(&'static str, &'static str, &'static str, Vec<&'stat
         ("downstream, children", graph::DOWNSTREAM_CHILDREN, ids, vec![ARRAY]),
         ("downstream", graph::DOWNSTREAM, ids, vec![ARRAY]),
         ("upstream", graph::UPSTREAM, ids, vec![ARRAY]),
+        ("op_facts, workflow", inspect::FACTS_OF_WORKFLOW, "bigint,bigint,bigint", vec!["7", "0", "100"]),
+        ("op_facts, ops", inspect::FACTS_OF_OPS, ids, vec![ARRAY]),
+        ("hot_keys", inspect::HOT_KEYS, "bigint,bigint", vec!["1000", "100"]),
+        ("places", inspect::PLACES, ids, vec![ARRAY]),
+        ("loose_edges", inspect::LOOSE_EDGES, ids, vec![ARRAY]),
+        ("count_ops", inspect::COUNT_OPS, ids, vec!["'{7}'"]),
+        ("upstream_through", inspect::UPSTREAM_THROUGH, "bigint[],text[]", vec![ARRAY, "'{pending}'"]),
         ("unqueue, delayed", graph::UNQUEUE_DELAYED, ids, vec![ARRAY]),
         ("unqueue, ready", graph::UNQUEUE_READY, ids, vec![ARRAY]),
         (

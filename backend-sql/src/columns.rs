@@ -76,3 +76,14 @@ macro_rules! policy_columns {
         "p.queue AS policy_queue, p.site AS policy_site, p.max_in_flight, p.rate_per_second, p.rate_burst"
     };
 }
+
+/// [`crate::rows::OpCounts`] without its workflow, of a group of `ops AS o`.
+#[macro_export]
+macro_rules! op_counts {
+    () => {
+        "count(*) FILTER (WHERE o.status = 'pending') AS pending, count(*) FILTER (WHERE o.status = 'blocked') AS blocked, \
+         count(*) FILTER (WHERE o.status = 'open') AS open, count(*) FILTER (WHERE o.status = 'waiting') AS waiting, \
+         count(*) FILTER (WHERE o.status = 'succeeded') AS succeeded, count(*) FILTER (WHERE o.status = 'failed') AS failed, \
+         count(*) FILTER (WHERE o.status = 'canceled') AS canceled"
+    };
+}

@@ -33,6 +33,7 @@ mod error;
 mod graph;
 mod group;
 mod hint;
+mod inspect;
 mod lease;
 mod migrate;
 mod own;

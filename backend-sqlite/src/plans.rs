@@ -1,7 +1,7 @@
 //! The plans of all statements: each finds its rows by an index, whatever the tables hold.
 
 use crate::{SqliteOptions, connection::Connector, connection::Statements, migrate};
-use crate::{claim, graph, lease, read, time, tx, wait, write};
+use crate::{claim, graph, inspect, lease, read, time, tx, wait, write};
 use diesel::sql_types::Text;
 use diesel::sqlite::SqliteConnection;
 use diesel::{QueryableByName, RunQueryDsl};
@@ -25,6 +25,7 @@ const BOUNDED: &[(&str, &str)] = &statements![
         ARTIFACTS, ARTIFACTS_OF_OP, ARTIFACT_CONTENT, RECORDS, EVENTS_SINCE, EVENTS_OF_WORKFLOW},
     time::{CLOCK, RAISE_MARK, SET_CLOCK, END_TERM, SPARE_LEASES, ELECT, LEADER, RESIGN, HOLD_EPOCH},
     wait::{DUE_WAITS, WAITS_FOR, TAKE_DUE_WAITS, TAKE_WAITS, WAITS_OF, WAKES_OF, INSERT_WAITS, PUT_WAKES},
+    inspect::{FACTS_OF_WORKFLOW, FACTS_OF_OPS, HOT_KEYS, PLACES, LOOSE_EDGES, COUNT_OPS, UPSTREAM_THROUGH},
     tx::{LAST_UPDATE},
 ];
 

@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Cancel(CancelArgs),
     Clock(ClockArgs),
     Migrate(MigrateArgs),
+    Doctor(DoctorArgs),
+    Why(WhyArgs),
 }
 
 /// Runs a workflow file to its end; interrupted or killed and run again, it goes on where it was
@@ -260,6 +262,26 @@ right: work goes on by itself. If it was wrong before, this makes the present ti
 
 Example:
   leasehold clock trust --reason 'the host had started with a dead battery'";
+
+/// Recomputes everything that follows from the graph and the leases, reports what differs, and tries a write
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 all is sound, 1 something differs, 4 to 8 what keeps the store from being read or written")]
+pub(crate) struct DoctorArgs {
+    /// Puts right what can be, in small steps; workers may go on
+    #[arg(long)]
+    pub(crate) repair: bool,
+    #[command(flatten)]
+    pub(crate) actor: ActorArgs,
+}
+
+/// Names what an op that does not go on comes down to: which op, with which error, since when
+#[derive(Debug, Args)]
+pub(crate) struct WhyArgs {
+    /// The workflow: its id, or its name if only one has it
+    pub(crate) workflow: String,
+    /// The op [default: the workflow as a whole]
+    pub(crate) op: Option<String>,
+}
 
 /// Creates the store's schema, or brings it up to this program's version
 #[derive(Debug, Args)]

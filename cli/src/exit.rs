@@ -149,7 +149,8 @@ fn of_chain(error: &(dyn std::error::Error + 'static)) -> Exit {
     Exit::Failed
 }
 
-const fn of_store(error: &StoreError) -> Exit {
+/// The code of a store that cannot be used.
+pub(crate) const fn of_store(error: &StoreError) -> Exit {
     match error {
         StoreError::Full(_) => Exit::Full,
         StoreError::ReadOnly(_) => Exit::ReadOnly,

@@ -62,5 +62,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Cancel(args) => commands::cancel::run(args, global).await,
         Command::Clock(args) => commands::clock::run(args, global).await,
         Command::Migrate(_) => commands::migrate::run(global).await,
+        Command::Doctor(args) => commands::doctor::run(args, global).await,
+        Command::Why(args) => commands::why::run(args, global).await,
     }
 }

@@ -5,15 +5,15 @@ use leasehold_core::model::{
     ArtifactName, Bucket, CollectionName, DedupKey, Epoch, EventSeq, Fence, GateKey, Json, LeaseToken, Micros, OpId, OpSeq, QueuePolicy,
     RecordKey, RequestId, Timestamp, WorkflowId, WorkflowSeq,
 };
-use leasehold_core::state::StoredStatus;
+use leasehold_core::state::{Counters, StoredStatus};
 use leasehold_core::store::rows::{
-    Act, ArtifactRow, Attempt, Claim, ClaimedOp, DownstreamEdge, EventRow, LaneScan, Lease, LeaseKey, LockedGate, LockedWorkflow,
+    Act, ArtifactRow, Attempt, Claim, ClaimedOp, DownstreamEdge, Edge, EventRow, LaneScan, Lease, LeaseKey, LockedGate, LockedWorkflow,
     NewRecord, NewWorkflow, OpPage, OpState, OpView, OpWait, OpWake, OpenLanes, QueueStatus, Reach, Take, TakeWait, Taken, TakenWaits,
     Totals, UpdateCursor, UpstreamEdge, WaitKey, WaitReason, WorkflowPage, WorkflowRow, WriteSet,
 };
 use leasehold_core::store::{
-    Candidate, ClockReading, GraphTx, Hints, Leadership, LeaseTx, PulledBack, ReadTx, Spare, Store, StoreError, StoreInfo, StoreResult,
-    TimeTx, Tx, TxKind, Wait, WaitTx,
+    Candidate, ClockReading, FactsOf, GraphTx, Hints, InspectTx, Leadership, LeaseTx, OpFacts, Place, PulledBack, ReadTx, Spare, Store,
+    StoreError, StoreInfo, StoreResult, TimeTx, Tx, TxKind, Wait, WaitTx,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -147,6 +147,15 @@ pass_on!(GraphTx for FaultyTx<'_> {
     fn unqueue(&mut self, ops: &[OpSeq]) -> ();
     fn act(&mut self, request: RequestId) -> Option<Act>;
     fn set_policies(&mut self, policies: &[QueuePolicy]) -> ();
+});
+
+pass_on!(InspectTx for FaultyTx<'_> {
+    fn op_facts(&mut self, of: &FactsOf<'_>) -> Vec<OpFacts>;
+    fn hot_keys(&mut self, after: Option<OpSeq>, limit: u32) -> Vec<OpSeq>;
+    fn places(&mut self, ops: &[OpSeq]) -> Vec<Place>;
+    fn loose_edges(&mut self, children: &[OpSeq]) -> Vec<Edge>;
+    fn count_ops(&mut self, workflows: &[WorkflowSeq]) -> Vec<(WorkflowSeq, Counters)>;
+    fn upstream_through(&mut self, from: &[OpSeq], through: &[StoredStatus]) -> Vec<UpstreamEdge>;
 });
 
 pass_on!(LeaseTx for FaultyTx<'_> {

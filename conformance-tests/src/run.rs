@@ -5,11 +5,15 @@ use leasehold_core::store::BoxError;
 use libtest_mimic::{Arguments, Conclusion, Failed, Trial};
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Runs the suite with the arguments of this process (those of any Rust test); returns the process's exit code.
 pub fn run(harness: impl Harness) -> i32 {
     if run_with(harness, &Arguments::from_args()).has_failed() { FAILED } else { 0 }
 }
+
+/// How long an examination waits for a store that is busy.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What libtest exits with.
 const FAILED: i32 = 101;
@@ -44,8 +48,17 @@ pub(crate) fn run_case(case: &Case, harness: &dyn Harness) -> Result<(), BoxErro
     match case.level {
         // A single step leaves to the verb around it what follows from it.
         Level::Step => Ok(()),
-        Level::Verb => recount(&world),
+        Level::Verb => recount(&world).and_then(|()| sound(&world)),
     }
+}
+
+/// What operators are told of the store is what the suite finds: two accounts, written apart.
+fn sound(world: &World) -> Result<(), BoxError> {
+    let diagnosis = leasehold_core::doctor::examine(world.store().as_ref(), PATIENCE)?;
+    if diagnosis.is_sound() {
+        return Ok(());
+    }
+    Err(format!("the doctor finds {:?}, and of a write: {:?}", diagnosis.findings, diagnosis.write_fault).into())
 }
 
 /// An error with all its causes: a store's error alone says only how it was sorted.

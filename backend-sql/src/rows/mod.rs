@@ -1,5 +1,6 @@
 //! Rows as a database gives them, on their way to the core's values.
 
+mod inspect;
 mod lease;
 mod op;
 mod read;
@@ -7,6 +8,7 @@ mod time;
 mod wait;
 mod workflow;
 
+pub use inspect::{Edge, Facts, OpCounts, Placed};
 pub use lease::{Attempt, Claimed, Lease, LockedGate, OpenLane, OuterBucket, Ready};
 pub use op::{Downstream, Op, OpResult, OpView, OuterLease, Upstream};
 pub use read::{Act, Artifact, Content, Event, LeaseTotals, OuterPolicy, QueueStatus, Record, StatusTotals};

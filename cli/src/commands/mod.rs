@@ -2,6 +2,7 @@
 
 pub(crate) mod cancel;
 pub(crate) mod clock;
+pub(crate) mod doctor;
 pub(crate) mod list;
 pub(crate) mod migrate;
 pub(crate) mod retry;
@@ -9,6 +10,7 @@ pub(crate) mod run;
 pub(crate) mod settle;
 pub(crate) mod show;
 pub(crate) mod status;
+pub(crate) mod why;
 
 use crate::args::ActorArgs;
 use crate::exit::CliError;

@@ -3,6 +3,7 @@
 
 mod bad_files;
 mod clock;
+mod doctor;
 mod examples;
 mod http;
 mod operate;

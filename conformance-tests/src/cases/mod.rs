@@ -10,6 +10,7 @@ mod cancel;
 mod claim;
 mod complete;
 mod create;
+mod doctor;
 mod downtime;
 mod effect;
 mod emit;
@@ -44,6 +45,7 @@ const FILES: &[&[Case]] = &[
     steps::lanes::CASES,
     steps::read::CASES,
     steps::time::CASES,
+    steps::inspect::CASES,
     create::CASES,
     identity::CASES,
     graph::CASES,
@@ -64,6 +66,7 @@ const FILES: &[&[Case]] = &[
     maintenance::CASES,
     events::CASES,
     reads::CASES,
+    doctor::CASES,
     race::CASES,
     overlap::CASES,
     own::CASES,

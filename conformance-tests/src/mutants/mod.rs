@@ -99,6 +99,10 @@ mutants! {
     WakingUnbounded killed_by waking_is_bounded_and_the_rest_stays_for_the_next;
     /// What an op waited for is not kept.
     WakeForgotten killed_by a_woken_op_knows_what_it_waited_for_in_all_later_attempts;
+    /// An edge whose parent is gone passes for none.
+    LooseEdgesUnseen killed_by an_edge_to_an_op_that_is_not_there_is_seen_and_nothing_is_guessed;
+    /// The way up ends at the parents.
+    UpstreamStopsAtParents killed_by why_names_the_failed_op_through_any_depth;
     /// Events are dropped.
     EventsDropped killed_by every_verb_leaves_its_events;
     /// Nobody looks whether the clock is behind.

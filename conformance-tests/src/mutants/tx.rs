@@ -6,14 +6,15 @@ use leasehold_core::model::{
     ArtifactName, Bucket, CollectionName, DedupKey, Epoch, EventSeq, Fence, GateKey, Json, LeaseToken, Micros, OpId, OpSeq, QueuePolicy,
     RecordKey, RequestId, Timestamp, WorkflowId, WorkflowSeq,
 };
-use leasehold_core::state::StoredStatus;
+use leasehold_core::state::{Counters, StoredStatus};
 use leasehold_core::store::rows::{
-    Act, ArtifactRow, Attempt, Claim, ClaimedOp, DownstreamEdge, EventRow, LaneScan, Lease, LeaseKey, LockedGate, LockedWorkflow,
+    Act, ArtifactRow, Attempt, Claim, ClaimedOp, DownstreamEdge, Edge, EventRow, LaneScan, Lease, LeaseKey, LockedGate, LockedWorkflow,
     NewRecord, NewWorkflow, OpPage, OpState, OpView, OpWait, OpWake, OpenLanes, QueueStatus, Reach, Take, TakeWait, Taken, TakenWaits,
     Totals, UpdateCursor, UpstreamEdge, WaitKey, WaitReason, WorkflowPage, WorkflowRow, WriteSet,
 };
 use leasehold_core::store::{
-    Candidate, ClockReading, GraphTx, Leadership, LeaseTx, PulledBack, ReadTx, Spare, StoreError, StoreResult, TimeTx, Tx, Wait, WaitTx,
+    Candidate, ClockReading, FactsOf, GraphTx, InspectTx, Leadership, LeaseTx, OpFacts, Place, PulledBack, ReadTx, Spare, StoreError,
+    StoreResult, TimeTx, Tx, Wait, WaitTx,
 };
 
 /// A transaction with one fault.
@@ -114,6 +115,22 @@ impl MutantTx<'_> {
         Ok(set)
     }
 }
+
+pass_on!(InspectTx for MutantTx<'_> {
+    fn op_facts(&mut self, of: &FactsOf<'_>) -> Vec<OpFacts>;
+    fn hot_keys(&mut self, after: Option<OpSeq>, limit: u32) -> Vec<OpSeq>;
+    fn places(&mut self, ops: &[OpSeq]) -> Vec<Place>;
+    fn count_ops(&mut self, workflows: &[WorkflowSeq]) -> Vec<(WorkflowSeq, Counters)>;
+} and {
+    fn loose_edges(&mut self, children: &[OpSeq]) -> StoreResult<Vec<Edge>> {
+        if self.is(Mutant::LooseEdgesUnseen) { Ok(Vec::new()) } else { self.inner.loose_edges(children) }
+    }
+
+    fn upstream_through(&mut self, from: &[OpSeq], through: &[StoredStatus]) -> StoreResult<Vec<UpstreamEdge>> {
+        let through = if self.is(Mutant::UpstreamStopsAtParents) { &[] } else { through };
+        self.inner.upstream_through(from, through)
+    }
+});
 
 pass_on!(LeaseTx for MutantTx<'_> {
     fn promote(&mut self, limit: u32) -> u32;

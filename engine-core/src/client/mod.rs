@@ -6,6 +6,7 @@
 mod call;
 mod clock;
 mod definition;
+mod doctor;
 mod error;
 mod handle;
 mod op;

@@ -5,6 +5,7 @@
 //! *caller*: that a workflow's row is held locked by whoever changes its graph, and that a read transaction writes nothing.
 
 mod graph;
+mod inspect;
 mod lease;
 mod read;
 mod tables;
@@ -40,6 +41,13 @@ impl MemoryStore {
     /// An empty store that takes its time from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, tables: Mutex::new(Tables::default()) }
+    }
+
+    /// A store of its own that holds what this one does now, and takes its time from `clock`. Whoever explores what may
+    /// happen next goes on from the same place more than once.
+    #[must_use]
+    pub fn fork(&self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, tables: Mutex::new(self.lock().clone()) }
     }
 
     /// The mutex is poisoned only by a body that panicked, and that body's transaction has rolled back while it unwound.
@@ -168,6 +176,16 @@ mod tests {
     }
     fn unlimited(queue: &str) -> [QueuePolicy; 1] {
         [QueuePolicy::unlimited(QueueName::new(queue).unwrap())]
+    }
+
+    #[test]
+    fn a_fork_goes_its_own_way() {
+        let store = store();
+        store.with(TxKind::Client, |tx| tx.set_policies(&unlimited("a"))).unwrap();
+        let fork = store.fork(Arc::new(ManualClock::at(Timestamp::from_micros(9).unwrap())));
+        fork.with(TxKind::Client, |tx| tx.set_policies(&unlimited("b"))).unwrap();
+        assert_eq!((policies(&store), policies(&fork)), (1, 2));
+        assert_eq!(fork.with(TxKind::Read, |tx| tx.now()).unwrap().as_micros(), 9);
     }
 
     #[test]

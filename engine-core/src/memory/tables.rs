@@ -14,7 +14,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 /// A map with a journal of the rows that the open transaction replaced, so that a transaction costs what it touches.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Table<K, V> {
     rows: BTreeMap<K, V>,
     journal: Vec<(K, Option<V>)>,
@@ -156,7 +156,7 @@ pub(super) type ArtifactKey = (WorkflowSeq, OpSeq, ArtifactName);
 macro_rules! tables {
     ($($(#[$meta:meta])* $table:ident: $key:ty => $row:ty,)*) => {
         /// All tables, keyed like the migrations; a name with `_by_` is an index.
-        #[derive(Debug, Default)]
+        #[derive(Debug, Clone, Default)]
         pub(super) struct Tables {
             $($(#[$meta])* pub(super) $table: Table<$key, $row>,)*
             /// The last keys given out. A rolled back transaction leaves a gap.

@@ -77,7 +77,7 @@ pub trait GraphTx {
     /// As every step.
     fn downstream(&mut self, from: &[OpSeq], reach: Reach) -> StoreResult<Vec<DownstreamEdge>>;
 
-    /// Reads the edges into `children`, with their parents' statuses.
+    /// Reads the edges into `children`, with their parents' statuses. An edge whose parent has no row is left out.
     ///
     /// # Errors
     /// As every step.

@@ -7,6 +7,7 @@ mod clock;
 mod error;
 mod graph;
 mod hint;
+mod inspect;
 mod lease;
 mod read;
 pub mod rows;
@@ -17,6 +18,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{BoxError, SchemaError, StoreError, StoreResult};
 pub use graph::GraphTx;
 pub use hint::{Hint, Hints, Listener};
+pub use inspect::{FactsOf, InspectTx, OpFacts, Place};
 pub use lease::LeaseTx;
 pub use read::ReadTx;
 pub use time::{Candidate, ClockBehind, ClockReading, Leadership, PulledBack, Spare, TimeTx};
@@ -112,7 +114,7 @@ pub struct StoreInfo {
 /// # Errors
 /// Every step fails with a [`StoreError`]; after the first one every further step of the transaction fails too, and the
 /// transaction rolls back.
-pub trait Tx: GraphTx + LeaseTx + ReadTx + TimeTx + WaitTx {
+pub trait Tx: GraphTx + InspectTx + LeaseTx + ReadTx + TimeTx + WaitTx {
     /// The store's time at this call: on a store whose clock is a database's, read from it now, so call it behind the
     /// last lock; on a store whose clock is the host's, the time at which the transaction got the write lock.
     ///

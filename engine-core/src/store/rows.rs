@@ -548,11 +548,13 @@ pub enum EventKind {
     ClockAnomaly,
     /// An operator restored trust in the clock.
     ClockTrusted,
+    /// What was stored did not follow from the graph, and was put right.
+    Repaired,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::WorkflowCreated,
         Self::WorkflowUpdated,
         Self::OpSucceeded,
@@ -568,6 +570,7 @@ impl EventKind {
         Self::OpWoken,
         Self::ClockAnomaly,
         Self::ClockTrusted,
+        Self::Repaired,
     ];
 
     /// As stored.
@@ -588,6 +591,7 @@ impl EventKind {
             Self::OpWoken => "op_woken",
             Self::ClockAnomaly => "clock_anomaly",
             Self::ClockTrusted => "clock_trusted",
+            Self::Repaired => "repaired",
         }
     }
     /// Reads the stored form.

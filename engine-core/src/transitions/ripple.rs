@@ -162,7 +162,7 @@ impl Ripple {
 }
 
 /// The place in `ready` of an op that may be claimed from `due_at` on.
-pub(super) fn queued(state: &OpState, due_at: Timestamp) -> QueuedOp {
+pub(crate) fn queued(state: &OpState, due_at: Timestamp) -> QueuedOp {
     let lane = if is_suspect(state.losses) { state.lane.apart() } else { state.lane };
     QueuedOp { op: state.seq, lane, priority: state.priority, due_at, fence: state.fence, failures: state.failures }
 }

@@ -94,18 +94,17 @@ impl GraphTx for ToyTx {
         let children: BTreeSet<OpSeq> = children.iter().copied().collect();
         self.read(|tables, _| {
             let edges = tables.edges.values().filter(|edge| children.contains(&edge.child));
-            edges
-                .map(|edge| {
-                    let parent = &tables.op(edge.parent)?.row;
-                    Ok(UpstreamEdge {
-                        child: edge.child,
-                        required: edge.required,
-                        parent: edge.parent,
-                        parent_id: parent.id.clone(),
-                        parent_status: parent.status,
-                    })
+            let with_parents = edges.filter_map(|edge| {
+                let parent = &tables.ops.get(&edge.parent)?.row;
+                Some(UpstreamEdge {
+                    child: edge.child,
+                    required: edge.required,
+                    parent: edge.parent,
+                    parent_id: parent.id.clone(),
+                    parent_status: parent.status,
                 })
-                .collect()
+            });
+            Ok(with_parents.collect())
         })
     }
 

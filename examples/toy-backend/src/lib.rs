@@ -29,6 +29,7 @@
 mod codec;
 mod disk;
 mod graph;
+mod inspect;
 mod lease;
 mod read;
 mod store;

@@ -2,6 +2,7 @@
 
 pub(crate) mod claim;
 pub(crate) mod graph;
+pub(crate) mod inspect;
 pub(crate) mod lanes;
 pub(crate) mod lease;
 pub(crate) mod read;
