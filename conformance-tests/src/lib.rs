@@ -23,11 +23,14 @@
 //! leasehold_conformance::run_with(Memory, &args); // in your file: std::process::exit(leasehold_conformance::run(Memory))
 //! ```
 
+mod audit;
 mod case;
 pub mod cases;
 mod faulty;
 mod guarantees;
 mod harness;
+pub mod history;
+pub mod model;
 pub mod mutants;
 mod own;
 mod passing;
@@ -36,9 +39,11 @@ mod planted;
 mod recount;
 mod run;
 mod scenario;
+mod situations;
 mod verbs;
 mod world;
 
+pub use audit::{Audited, audit};
 pub use case::{Case, Level, Need, Outcome};
 pub use cases::CASES;
 pub use faulty::{Fault, FaultyStore};
@@ -50,4 +55,5 @@ pub use planted::Planted;
 pub use recount::recount;
 pub use run::{run, run_with};
 pub use scenario::Scenario;
+pub use situations::{Situation, situation_page, situations};
 pub use world::World;
