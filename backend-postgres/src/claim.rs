@@ -90,14 +90,15 @@ pub(crate) const SHARE_GATES: &str = "
      GROUP BY lane";
 
 // The materialised CTEs are fences: inlined, the planner may run a LIMIT more than once and claim too much. The ops are
-// handed on as an array, so that each is found by its key whatever the planner thinks of their number. What a lease says
-// comes from the deleted row; of ops, workflows and lanes only what never changes is read, as this statement's snapshot
-// may be older than their last change.
+// handed on as an array, and what is told of each is looked up by a key (OFFSET 0 keeps each look as it stands), so that
+// the cost grows with their number alone: the planner knows no sizes here, and joined two CTEs row by row. What a lease
+// says comes from the deleted row; of ops, workflows and lanes only what never changes is read, as this statement's
+// snapshot may be older than their last change.
 pub(crate) const CLAIM: &str = "
     WITH clock AS MATERIALIZED (SELECT now_us() AS us),
     picked AS MATERIALIZED (
-        SELECT r.op, t.gate
-          FROM unnest($1, $2, $3) AS t (lane, gate, most)
+        SELECT r.op
+          FROM unnest($1, $2) AS t (lane, most)
          CROSS JOIN clock
          CROSS JOIN LATERAL (
              SELECT op FROM ready WHERE lane = t.lane AND due_at_us <= clock.us
@@ -105,24 +106,25 @@ pub(crate) const CLAIM: &str = "
     taken AS (
         DELETE FROM ready WHERE op = ANY(ARRAY(SELECT op FROM picked))
         RETURNING op, priority, due_at_us, fence, failures),
+    told AS MATERIALIZED (
+        SELECT t.op, o.workflow, l.gate, $3 AS token, t.fence + 1 AS fence, $4 AS worker, clock.us AS acquired_at_us,
+               clock.us + $5 AS expires_at_us, w.id AS workflow_id, o.id AS op_id, p.id AS parent_id, l.kind, l.queue, l.site,
+               o.input, o.metadata, o.time_limit_us, o.retry, t.failures, t.due_at_us, t.priority
+          FROM taken AS t
+         CROSS JOIN clock
+         CROSS JOIN LATERAL (
+             SELECT workflow, id, parent, lane, input, metadata, time_limit_us, retry FROM ops
+              WHERE seq = t.op OFFSET 0) AS o
+         CROSS JOIN LATERAL (SELECT id FROM workflows WHERE seq = o.workflow OFFSET 0) AS w
+         CROSS JOIN LATERAL (SELECT gate, kind, queue, site FROM lanes WHERE key = o.lane OFFSET 0) AS l
+          LEFT JOIN LATERAL (SELECT id FROM ops WHERE seq = o.parent OFFSET 0) AS p ON TRUE),
     leased AS (
         INSERT INTO leases (op, workflow, gate, token, fence, worker, acquired_at_us, expires_at_us)
-        SELECT t.op, o.workflow, k.gate, $4, t.fence + 1, $5, clock.us, clock.us + $6
-          FROM taken AS t
-          JOIN picked AS k ON k.op = t.op
-          JOIN ops AS o ON o.seq = t.op
-         CROSS JOIN clock
-        RETURNING op, workflow, gate, token, fence, worker, acquired_at_us, expires_at_us, dispatched_at_us)
-    SELECT le.op, le.workflow, le.gate, le.token, le.fence, le.worker, le.acquired_at_us, le.expires_at_us,
-           le.dispatched_at_us, w.id AS workflow_id, o.id AS op_id, p.id AS parent_id, l.kind, l.queue, l.site, o.input, o.metadata,
-           o.time_limit_us, o.retry, t.failures, t.due_at_us
-      FROM leased AS le
-      JOIN taken AS t ON t.op = le.op
-      JOIN ops AS o ON o.seq = le.op
-      JOIN workflows AS w ON w.seq = le.workflow
-      JOIN lanes AS l ON l.key = o.lane
-      LEFT JOIN ops AS p ON p.seq = o.parent
-     ORDER BY le.gate, t.priority DESC, t.due_at_us, t.op";
+        SELECT op, workflow, gate, token, fence, worker, acquired_at_us, expires_at_us FROM told)
+    SELECT op, workflow, gate, token, fence, worker, acquired_at_us, expires_at_us, NULL::bigint AS dispatched_at_us, workflow_id,
+           op_id, parent_id, kind, queue, site, input, metadata, time_limit_us, retry, failures, due_at_us
+      FROM told
+     ORDER BY gate, priority DESC, due_at_us, op";
 
 #[derive(QueryableByName)]
 struct CountedGate {
@@ -214,7 +216,6 @@ impl PgTx<'_> {
         }
         let query = statement(self.sql(CLAIM))
             .bind::<Array<BigInt>, _>(takes.iter().map(|take| take.lane.0).collect::<Vec<_>>())
-            .bind::<Array<BigInt>, _>(takes.iter().map(|take| take.gate.0).collect::<Vec<_>>())
             .bind::<Array<BigInt>, _>(takes.iter().map(|take| i64::from(take.limit)).collect::<Vec<_>>())
             .bind::<Text, _>(claim.token.to_string())
             .bind::<Text, _>(claim.worker.as_str())

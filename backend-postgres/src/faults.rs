@@ -85,7 +85,9 @@ fn rewrite(fault: Fault, sound: &'static str) -> Option<String> {
         (Fault::LimitCountedInTheLockingStatement, LOCK_GATES) => without(sound, " FOR NO KEY UPDATE SKIP LOCKED"),
         (Fault::LimitCountedInTheLockingStatement, COUNT_GATES) => format!("{sound} FOR NO KEY UPDATE OF l"),
         (Fault::ClockReadBeforeTheWait, TAKE_LIVE_LEASES) | (Fault::HeartbeatClockReadBeforeTheWait, EXTEND_LEASES) => clock_first(sound),
-        (Fault::FenceFromTheOpsRow, CLAIM) => replaced(sound, "t.fence + 1", "o.fence + 1"),
+        (Fault::FenceFromTheOpsRow, CLAIM) => {
+            replaced(&replaced(sound, "t.fence + 1", "o.fence + 1"), "SELECT workflow, id,", "SELECT fence, workflow, id,")
+        }
         (Fault::CancelByOnePass | Fault::PromotedBehindOnePass, CLEAR_DELAYED | CLEAR_READY) => NOTHING.to_owned(),
         (Fault::CancelByOnePass | Fault::PromotedBehindOnePass, CLEAR_LEASES) => CLEAR_ALL.to_owned(),
         _ => return None,

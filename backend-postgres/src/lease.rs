@@ -10,55 +10,62 @@ use leasehold_core::store::{LeaseTx, StoreError, StoreResult, Tx};
 use leasehold_sql::rows::Row;
 use leasehold_sql::{attempt_columns, lease_columns, rows, statement};
 
-/// The leases named, locked in op order; and the time, read behind those locks: beside FOR UPDATE, a clock is asked
-/// before the wait. The count must be done before its one row exists, and the clock is asked for that row.
-macro_rules! held_and_clock {
-    () => {
-        "WITH held AS MATERIALIZED (
-             SELECT l.op, l.acquired_at_us, l.expires_at_us
-               FROM unnest($1, $2, $3) AS k (op, token, fence)
-               JOIN leases AS l ON l.op = k.op AND l.token = k.token AND l.fence = k.fence
-              ORDER BY l.op FOR UPDATE OF l),
-         clock AS MATERIALIZED (
-             SELECT now_us() AS us FROM (SELECT count(*) AS locked FROM held) AS counted WHERE counted.locked >= 0)"
+/// The leases named, locked in op order; the time, read behind those locks (beside FOR UPDATE, a clock is asked before the
+/// wait: the count must be done before its one row exists, and the clock is asked for that row); and those of them for
+/// which `$stands` is true then. They are handed on as an array: joined, the planner, which knows no sizes here, may
+/// compare each with each.
+macro_rules! standing {
+    ($stands:literal) => {
+        concat!(
+            "WITH held AS MATERIALIZED (
+                 SELECT l.op, l.acquired_at_us, l.expires_at_us
+                   FROM unnest($1, $2, $3) AS k (op, token, fence)
+                   JOIN leases AS l ON l.op = k.op AND l.token = k.token AND l.fence = k.fence
+                  ORDER BY l.op FOR UPDATE OF l),
+             clock AS MATERIALIZED (
+                 SELECT now_us() AS us FROM (SELECT count(*) AS locked FROM held) AS counted WHERE counted.locked >= 0),
+             standing AS MATERIALIZED (SELECT held.op FROM held CROSS JOIN clock WHERE ",
+            $stands,
+            ")"
+        )
+    };
+    (live) => {
+        standing!("held.expires_at_us > clock.us AND held.acquired_at_us <= clock.us")
+    };
+    (expired) => {
+        standing!("held.expires_at_us <= clock.us")
     };
 }
 
 pub(crate) const EXTEND_LEASES: &str = concat!(
-    held_and_clock!(),
+    standing!(live),
     " UPDATE leases AS l SET expires_at_us = greatest(l.expires_at_us, clock.us + $4)
-        FROM held, clock
-       WHERE l.op = held.op AND l.op = ANY(ARRAY(SELECT op FROM held))
-         AND held.expires_at_us > clock.us AND held.acquired_at_us <= clock.us
+        FROM clock
+       WHERE l.op = ANY(ARRAY(SELECT op FROM standing))
       RETURNING l.op, l.workflow, l.gate, l.token, l.fence, l.worker, l.acquired_at_us, l.expires_at_us,
                 l.dispatched_at_us"
 );
 
 pub(crate) const DISPATCH_LEASES: &str = concat!(
-    held_and_clock!(),
+    standing!(live),
     " UPDATE leases AS l SET dispatched_at_us = coalesce(l.dispatched_at_us, clock.us)
-        FROM held, clock
-       WHERE l.op = held.op AND l.op = ANY(ARRAY(SELECT op FROM held))
-         AND held.expires_at_us > clock.us AND held.acquired_at_us <= clock.us
+        FROM clock
+       WHERE l.op = ANY(ARRAY(SELECT op FROM standing))
       RETURNING l.op, l.workflow, l.gate, l.token, l.fence, l.worker, l.acquired_at_us, l.expires_at_us,
                 l.dispatched_at_us"
 );
 
-/// Deletes the held leases for which `$stands` is true.
-macro_rules! take_leases {
-    ($stands:literal) => {
-        concat!(
-            held_and_clock!(),
-            " DELETE FROM leases AS l USING held, clock
-               WHERE l.op = held.op AND l.op = ANY(ARRAY(SELECT op FROM held)) AND ",
-            $stands,
-            " RETURNING l.op, l.workflow, l.gate, l.token, l.fence, l.worker, l.acquired_at_us, l.expires_at_us,
-                        l.dispatched_at_us, clock.us AS judged_at_us"
-        )
+/// What deletes the leases that stand and tells when that was judged.
+macro_rules! delete_standing {
+    () => {
+        " DELETE FROM leases AS l USING clock
+           WHERE l.op = ANY(ARRAY(SELECT op FROM standing))
+          RETURNING l.op, l.workflow, l.gate, l.token, l.fence, l.worker, l.acquired_at_us, l.expires_at_us,
+                    l.dispatched_at_us, clock.us AS judged_at_us"
     };
 }
-pub(crate) const TAKE_LIVE_LEASES: &str = take_leases!("held.expires_at_us > clock.us AND held.acquired_at_us <= clock.us");
-pub(crate) const TAKE_EXPIRED_LEASES: &str = take_leases!("held.expires_at_us <= clock.us");
+pub(crate) const TAKE_LIVE_LEASES: &str = concat!(standing!(live), delete_standing!());
+pub(crate) const TAKE_EXPIRED_LEASES: &str = concat!(standing!(expired), delete_standing!());
 
 pub(crate) const CLEAR_DELAYED: &str = "
     WITH held AS MATERIALIZED (

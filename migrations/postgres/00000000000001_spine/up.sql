@@ -104,7 +104,7 @@ CREATE TABLE ops (
     created_at_us  BIGINT  NOT NULL,
     finished_at_us BIGINT,
     UNIQUE (workflow, id)
-) WITH (fillfactor = 85);
+) WITH (fillfactor = 50);
 ALTER SEQUENCE ops_seq OWNED BY ops.seq;
 CREATE UNIQUE INDEX ops_by_dedup_key ON ops (workflow, dedup_key) WHERE dedup_key IS NOT NULL;
 
