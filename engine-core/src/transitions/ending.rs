@@ -9,7 +9,7 @@ use crate::store::rows::{
     Attempt, AttemptOutcome, EventKind, Lease, LockedWorkflow, OpChange, OpState, OpWait, OpWake, Reach, WaitKey, WaitReason, WriteSet,
 };
 use crate::store::{StoreError, Tx};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What one transaction writes about ended attempts: those that a worker ends, and those that recovery does.
 pub(super) struct Ending {
@@ -162,10 +162,16 @@ impl Ending {
         self.set.wakes.push(OpWake { wait, woken_at: self.now });
     }
 
-    /// Reads what lies below the ops that moved, and finds the fixed point.
-    pub(super) fn spread(&mut self, tx: &mut dyn Tx) -> Result<(), StoreError> {
+    /// Reads what lies below the ops that moved, and finds the fixed point. Where nothing is pending or blocked, nothing
+    /// below can move, and is not read: the counters under the workflow's lock say so.
+    pub(super) fn spread(&mut self, tx: &mut dyn Tx, workflows: &BTreeMap<WorkflowSeq, LockedWorkflow>) -> Result<(), StoreError> {
+        let is_quiet = |workflow: &WorkflowSeq| {
+            workflows.get(workflow).is_some_and(|known| known.counters.pending == 0 && known.counters.blocked == 0)
+        };
+        let quiet: HashSet<OpSeq> = self.set.attempts.iter().filter(|line| is_quiet(&line.workflow)).map(|line| line.key.op).collect();
         let with = |status: StoredStatus| -> Vec<OpSeq> {
-            self.set.changes.iter().filter(|change| change.to == status).map(|change| change.op).collect()
+            let moved = self.set.changes.iter().filter(|change| change.to == status && !quiet.contains(&change.op));
+            moved.map(|change| change.op).collect()
         };
         // A success moves children only; a failure spreads.
         let (succeeded, failed) = (with(StoredStatus::Succeeded), with(StoredStatus::Failed));

@@ -322,7 +322,7 @@ impl Ending {
                 self.keep(item);
             }
         }
-        self.spread(tx)?;
+        self.spread(tx, workflows)?;
         if let Some(emissions) = emissions {
             emissions.write(&self.ripple, &mut self.tally, &mut self.set, Vec::new());
         }

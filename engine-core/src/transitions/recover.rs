@@ -102,7 +102,7 @@ pub fn recover_leases(tx: &mut dyn Tx, listed: &[Lease]) -> Result<Recovered, St
         ending.end(lease, (&state.id, &workflow.id), Some(state), verdict);
         recovered.push(RecoveredOp { workflow: workflow.id.clone(), op: state.id.clone(), lease: lease.key, status });
     }
-    ending.spread(tx)?;
+    ending.spread(tx, &workflows)?;
     ending.write(tx, &workflows)?;
     Ok(Recovered { ops: recovered, notices: ending.journal.notices })
 }

@@ -117,8 +117,8 @@ pub fn settle(tx: &mut dyn Tx, call: &SettleOp) -> Result<Settled, TransitionErr
     };
     ending.end(&line, (&state.id, &workflow.id), Some(&state), verdict);
     ending.set.act = Some(act(call.request, question, &call.actor, &status, now)?);
-    ending.spread(tx)?;
     let workflows: BTreeMap<_, LockedWorkflow> = BTreeMap::from([(workflow.seq, workflow)]);
+    ending.spread(tx, &workflows)?;
     ending.write(tx, &workflows)?;
     Ok(Settled { status, notices: ending.journal.notices })
 }
