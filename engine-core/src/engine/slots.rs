@@ -29,6 +29,10 @@ struct State {
 /// Ends that may wait for their commit before claiming pauses: a commit takes as many, so one more batch can gather.
 const UNCOMMITTED_MAX: usize = 2_000;
 
+/// How long a claim waits for more than a few free places. Handlers that are done in no time end one after another: a claim
+/// for the first of them would cost as much as one for all, and keep the rest waiting.
+const LINGER: Duration = Duration::from_micros(500);
+
 impl Slots {
     pub(super) fn new(workers_max: usize) -> Self {
         Self { workers_max, state: Mutex::default(), changed: Condvar::new() }
@@ -49,11 +53,12 @@ impl Slots {
         let mut state = self.lock();
         state.running -= 1;
         state.uncommitted += 1;
-        // One free place is news only to a claim loop that had none.
-        let news = state.running + 1 == self.workers_max;
-        state.hinted |= news;
+        // One free place is news only to a claim loop that had none, and half of them to one that waits for more.
+        let first = state.running + 1 == self.workers_max;
+        let half = state.running == self.workers_max / 2;
+        state.hinted |= first;
         drop(state);
-        if news {
+        if first || half {
             self.changed.notify_all();
         }
     }
@@ -119,15 +124,23 @@ impl Slots {
         state.running + state.uncommitted
     }
 
-    /// Waits for a free place; how many there are. `None` when stopping. Hints up to here are used up by the claim that follows.
+    /// Waits for a free place, and a moment for half of all; how many there are. `None` when stopping. Hints up to here are
+    /// used up by the claim that follows.
     pub(super) fn wait_for_room(&self) -> Option<u32> {
         let mut state = self.lock();
+        let mut until = None;
         loop {
             if state.stopping {
                 return None;
             }
             let room = self.workers_max.saturating_sub(state.running);
             if room > 0 && state.uncommitted < UNCOMMITTED_MAX {
+                let now = Instant::now();
+                let left = until.get_or_insert(now + LINGER).saturating_duration_since(now);
+                if room < self.workers_max.div_ceil(2) && !left.is_zero() {
+                    state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+                    continue;
+                }
                 state.hinted = false;
                 state.token_at = None;
                 return Some(u32::try_from(room).unwrap_or(u32::MAX));
@@ -208,6 +221,16 @@ mod tests {
         assert_eq!(slots.wait_for_room(), None);
         assert!(!slots.pause(Duration::from_hours(1)));
         assert!(!slots.wait_for_work(Instant::now() + Duration::from_hours(1)));
+    }
+
+    #[test]
+    fn a_few_places_are_enough_when_no_more_become_free() {
+        let slots = Slots::new(10);
+        (0..10).for_each(|_| slots.begin());
+        slots.ended();
+        assert_eq!(slots.wait_for_room(), Some(1));
+        (0..4).for_each(|_| slots.ended());
+        assert_eq!(slots.wait_for_room(), Some(5));
     }
 
     #[test]
