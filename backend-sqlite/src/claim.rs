@@ -76,7 +76,7 @@ pub(crate) const LOCK_GATES: &str = concat!(
 pub(crate) const SET_BUCKETS: &str = "
     UPDATE gates
        SET micro_tokens = b.value ->> 1, counted_at_us = b.value ->> 2
-      FROM json_each(?1) AS b
+      FROM jsonb_each(?1) AS b
      WHERE gates.key = b.value ->> 0";
 
 // SQLite has no lateral join and lets no LIMIT name a column. So each lane offers as many as the largest limit asks,
@@ -87,7 +87,7 @@ pub(crate) const TAKE_READY: &str = "
            SELECT op
              FROM (SELECT r.op, t.value ->> 2 AS most,
                           row_number() OVER (PARTITION BY t.value ->> 1 ORDER BY r.priority DESC, r.due_at_us, r.op) AS place
-                     FROM json_each(?1) AS t
+                     FROM jsonb_each(?1) AS t
                     CROSS JOIN ready AS r
                     WHERE r.op IN (SELECT op
                                      FROM ready
@@ -101,7 +101,7 @@ pub(crate) const TAKE_READY: &str = "
 pub(crate) const INSERT_LEASES: &str = "
     INSERT INTO leases (op, workflow, gate, token, fence, worker, acquired_at_us, expires_at_us)
     SELECT o.seq, o.workflow, c.value ->> 1, ?1, c.value ->> 2, ?2, ?3, ?4
-      FROM json_each(?5) AS c
+      FROM jsonb_each(?5) AS c
      CROSS JOIN ops AS o ON o.seq = c.value ->> 0";
 
 macro_rules! claimed {
@@ -124,7 +124,7 @@ macro_rules! claimed {
 }
 
 pub(crate) const CLAIMED: &str =
-    claimed!("c.value ->> 3", "c.value ->> 4", "json_each(?1) AS c CROSS JOIN leases AS le ON le.op = c.value ->> 0");
+    claimed!("c.value ->> 3", "c.value ->> 4", "jsonb_each(?1) AS c CROSS JOIN leases AS le ON le.op = c.value ->> 0");
 
 // Leases are as many as workers can hold, so they have no index of tokens: this runs only after a lost reply.
 pub(crate) const CLAIMED_BY: &str =

@@ -14,7 +14,7 @@ pub(crate) const INSERT_WORKFLOWS: &str = "
     INSERT INTO workflows (id, request, name, digest, input, metadata, site, subject, status, created_at_us, updated_at_us)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, 'running',
            value ->> 8, max(value ->> 8, ?1)
-      FROM json_each(?2)
+      FROM jsonb_each(?2)
      WHERE true
         ON CONFLICT (id) DO NOTHING
     RETURNING id, seq";
@@ -34,13 +34,13 @@ pub(crate) const OPS: &str =
 pub(crate) const OPS_BY_ID: &str = concat!(
     "SELECT ",
     op_columns!(),
-    " FROM json_each(?1) AS j CROSS JOIN ops AS o ON o.workflow = j.value ->> 0 AND o.id = j.value ->> 1"
+    " FROM jsonb_each(?1) AS j CROSS JOIN ops AS o ON o.workflow = j.value ->> 0 AND o.id = j.value ->> 1"
 );
 
 pub(crate) const OPS_BY_DEDUP_KEY: &str = concat!(
     "SELECT ",
     op_columns!(),
-    " FROM json_each(?1) AS j CROSS JOIN ops AS o ON o.workflow = j.value ->> 0 AND o.dedup_key = j.value ->> 1"
+    " FROM jsonb_each(?1) AS j CROSS JOIN ops AS o ON o.workflow = j.value ->> 0 AND o.dedup_key = j.value ->> 1"
 );
 
 pub(crate) const OPS_WITH_STATUS: &str = concat!(
@@ -92,7 +92,7 @@ pub(crate) const ACT: &str = "SELECT request, question, answer, actor, at_us FRO
 pub(crate) const SET_POLICIES: &str = "
     INSERT INTO policies (queue, site, max_in_flight, rate_per_second, rate_burst)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
-      FROM json_each(?1)
+      FROM jsonb_each(?1)
      WHERE true
         ON CONFLICT (queue, site) DO UPDATE
        SET max_in_flight = excluded.max_in_flight, rate_per_second = excluded.rate_per_second, rate_burst = excluded.rate_burst";

@@ -14,7 +14,7 @@ use leasehold_sql::{attempt_columns, lease_columns, rows, statement};
 pub(crate) const EXTEND_LEASES: &str = concat!(
     "UPDATE leases
         SET expires_at_us = max(expires_at_us, ?1)
-       FROM json_each(?2) AS k
+       FROM jsonb_each(?2) AS k
       WHERE leases.op = k.value ->> 0 AND leases.token = k.value ->> 1 AND leases.fence = k.value ->> 2
         AND leases.expires_at_us > ?3 AND leases.acquired_at_us <= ?3
      RETURNING ",
@@ -24,7 +24,7 @@ pub(crate) const EXTEND_LEASES: &str = concat!(
 pub(crate) const DISPATCH_LEASES: &str = concat!(
     "UPDATE leases
         SET dispatched_at_us = coalesce(dispatched_at_us, ?1)
-       FROM json_each(?2) AS k
+       FROM jsonb_each(?2) AS k
       WHERE leases.op = k.value ->> 0 AND leases.token = k.value ->> 1 AND leases.fence = k.value ->> 2
         AND leases.expires_at_us > ?1 AND leases.acquired_at_us <= ?1
      RETURNING ",
@@ -34,7 +34,7 @@ pub(crate) const DISPATCH_LEASES: &str = concat!(
 pub(crate) const TAKE_LIVE: &str = concat!(
     "DELETE FROM leases
       WHERE op IN (SELECT le.op
-                     FROM json_each(?1) AS k
+                     FROM jsonb_each(?1) AS k
                     CROSS JOIN leases AS le ON le.op = k.value ->> 0
                     WHERE le.token = k.value ->> 1 AND le.fence = k.value ->> 2
                       AND le.expires_at_us > ?2 AND le.acquired_at_us <= ?2)
@@ -45,7 +45,7 @@ pub(crate) const TAKE_LIVE: &str = concat!(
 pub(crate) const TAKE_EXPIRED: &str = concat!(
     "DELETE FROM leases
       WHERE op IN (SELECT le.op
-                     FROM json_each(?1) AS k
+                     FROM jsonb_each(?1) AS k
                     CROSS JOIN leases AS le ON le.op = k.value ->> 0
                     WHERE le.token = k.value ->> 1 AND le.fence = k.value ->> 2
                       AND le.expires_at_us <= ?2)
@@ -72,7 +72,7 @@ pub(crate) const LEASES_OF: &str =
 pub(crate) const ATTEMPTS_BY_LEASE: &str = concat!(
     "SELECT ",
     attempt_columns!(),
-    " FROM json_each(?1) AS k
+    " FROM jsonb_each(?1) AS k
      CROSS JOIN attempts AS a ON a.op = k.value ->> 0 AND a.fence = k.value ->> 2
      WHERE a.token = k.value ->> 1"
 );

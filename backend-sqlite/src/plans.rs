@@ -5,6 +5,7 @@ use crate::{claim, graph, inspect, lease, read, time, tx, wait, write};
 use diesel::sql_types::Text;
 use diesel::sqlite::SqliteConnection;
 use diesel::{QueryableByName, RunQueryDsl};
+use std::fmt::Write;
 
 macro_rules! statements {
     ($($module:ident::{$($name:ident),* $(,)?},)*) => {
@@ -38,7 +39,15 @@ const COUNTING: &[(&str, &str)] = &statements![
 ];
 
 /// What a plan may scan: the set itself, and what the statement has made of it.
-const SETS: &[&str] = &["j", "k", "c", "t", "b", "json_each", "node", "open", "CONSTANT"];
+const SETS: &[&str] = &["j", "k", "c", "t", "b", "json_each", "jsonb_each", "node", "open", "CONSTANT"];
+
+/// What begins docs/PLANS-sqlite.md, which `LEASEHOLD_UPDATE_PLANS=1` makes anew.
+const PAGE: &str = "# How SQLite runs the statements
+
+What `EXPLAIN QUERY PLAN` says of each whose work follows from its set or its limit. Written by the test
+`every_bounded_statement_finds_its_rows_by_an_index` of backend-sqlite when `LEASEHOLD_UPDATE_PLANS` is set; the test itself sees on
+every run that nothing but the set itself is scanned.
+";
 
 #[derive(QueryableByName)]
 struct Step {
@@ -61,8 +70,11 @@ fn store() -> SqliteConnection {
 #[test]
 fn every_bounded_statement_finds_its_rows_by_an_index() {
     let mut conn = store();
+    let mut page = String::from(PAGE);
     for (name, sql) in BOUNDED {
-        for step in plan(&mut conn, sql) {
+        let steps = plan(&mut conn, sql);
+        write!(page, "\n## {name}\n\n```text\n{}\n```\n", steps.join("\n")).unwrap();
+        for step in steps {
             let scanned = step.strip_prefix("SCAN ").and_then(|rest| rest.split(' ').next());
             assert!(
                 scanned.is_none_or(|scanned| SETS.contains(&scanned) || scanned.starts_with("(subquery-")),
@@ -71,6 +83,9 @@ fn every_bounded_statement_finds_its_rows_by_an_index() {
             );
             assert!(!step.contains("AUTOMATIC"), "{name} builds an index each time: {step}");
         }
+    }
+    if std::env::var_os("LEASEHOLD_UPDATE_PLANS").is_some() {
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/PLANS-sqlite.md"), page).unwrap();
     }
 }
 

@@ -1,4 +1,5 @@
-//! Sets as parameters: JSON arrays that `json_each(?1)` turns into rows.
+//! Sets as parameters: JSON arrays that `json_each(?1)` turns into rows; `jsonb_each(?1)` where each row is an array of its
+//! own: it hands a row on as it has parsed it, where the other would write it out as text again for every cell that is read.
 
 use std::borrow::Cow;
 use std::fmt::Write;

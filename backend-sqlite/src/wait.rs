@@ -19,7 +19,7 @@ pub(crate) const WAITS_FOR: &str =
 pub(crate) const TAKE_DUE_WAITS: &str = concat!(
     "DELETE FROM waits
       WHERE op IN (SELECT wa.op
-                     FROM json_each(?1) AS k
+                     FROM jsonb_each(?1) AS k
                     CROSS JOIN waits AS wa ON wa.op = k.value ->> 0
                     WHERE wa.fence = k.value ->> 1 AND wa.due_at_us <= ?2)
      RETURNING ",
@@ -29,7 +29,7 @@ pub(crate) const TAKE_DUE_WAITS: &str = concat!(
 pub(crate) const TAKE_WAITS: &str = concat!(
     "DELETE FROM waits
       WHERE op IN (SELECT wa.op
-                     FROM json_each(?1) AS k
+                     FROM jsonb_each(?1) AS k
                     CROSS JOIN waits AS wa ON wa.op = k.value ->> 0
                     WHERE wa.fence = k.value ->> 1)
      RETURNING ",
@@ -45,12 +45,12 @@ pub(crate) const WAKES_OF: &str =
 pub(crate) const INSERT_WAITS: &str = "
     INSERT INTO waits (op, workflow, fence, reason, since_us, due_at_us)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
-      FROM json_each(?1)";
+      FROM jsonb_each(?1)";
 
 pub(crate) const PUT_WAKES: &str = "
     INSERT INTO wakes (op, workflow, fence, reason, since_us, due_at_us, woken_at_us)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6
-      FROM json_each(?1)
+      FROM jsonb_each(?1)
      WHERE true
         ON CONFLICT (op) DO UPDATE
        SET fence = excluded.fence, reason = excluded.reason, since_us = excluded.since_us, due_at_us = excluded.due_at_us,

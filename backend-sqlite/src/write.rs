@@ -14,14 +14,14 @@ use leasehold_sql::{rows, statement};
 pub(crate) const INSERT_LANES: &str = "
     INSERT INTO lanes (key, gate, site, queue, kind, agent)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
-      FROM json_each(?1)
+      FROM jsonb_each(?1)
      WHERE true
         ON CONFLICT (key) DO NOTHING";
 
 pub(crate) const INSERT_GATES: &str = "
     INSERT INTO gates (key, site, queue)
     SELECT value ->> 1, value ->> 2, value ->> 3
-      FROM json_each(?1)
+      FROM jsonb_each(?1)
      WHERE true
         ON CONFLICT (key) DO NOTHING";
 
@@ -30,45 +30,45 @@ pub(crate) const INSERT_OPS: &str = "
                      status, unmet, broken, created_at_us)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
            value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14, value ->> 15
-      FROM json_each(?1)";
+      FROM jsonb_each(?1)";
 
 pub(crate) const INSERT_EDGES: &str = "
     INSERT INTO op_dependencies (child, parent, required)
     SELECT value ->> 0, value ->> 1, value ->> 2
-      FROM json_each(?1)";
+      FROM jsonb_each(?1)";
 
 pub(crate) const CHANGE_OPS: &str = "
     UPDATE ops
        SET status = c.value ->> 2, unmet = c.value ->> 3, broken = c.value ->> 4,
            fence = coalesce(c.value ->> 5, fence), failures = coalesce(c.value ->> 6, failures),
            losses = coalesce(c.value ->> 7, losses), finished_at_us = c.value ->> 8
-      FROM json_each(?1) AS c
+      FROM jsonb_each(?1) AS c
      WHERE ops.seq = c.value ->> 0 AND ops.status = c.value ->> 1
     RETURNING seq";
 
 pub(crate) const INSERT_READY: &str = "
     INSERT INTO ready (op, lane, priority, due_at_us, fence, failures)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
-      FROM json_each(?1)";
+      FROM jsonb_each(?1)";
 
 pub(crate) const INSERT_DELAYED: &str = "
     INSERT INTO delayed (op, lane, priority, due_at_us, fence, failures)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
-      FROM json_each(?1)";
+      FROM jsonb_each(?1)";
 
 pub(crate) const INSERT_ATTEMPTS: &str = "
     INSERT INTO attempts (op, fence, workflow, token, worker, acquired_at_us, ended_at_us, outcome,
                           result, error_code, error_message, error_details)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
            value ->> 8, value ->> 9, value ->> 10, value ->> 11
-      FROM json_each(?1)";
+      FROM jsonb_each(?1)";
 
 // A later attempt's artifact takes the row of the earlier one, whose key people may hold.
 pub(crate) const PUT_ARTIFACTS: &str = "
     INSERT INTO artifacts (workflow, op, name, kind, content_type, metadata, size, sha256, fence, at_us, content)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
            value ->> 8, value ->> 9, unhex(value ->> 10)
-      FROM json_each(?1)
+      FROM jsonb_each(?1)
      WHERE true
         ON CONFLICT (op, name) DO UPDATE
        SET workflow = excluded.workflow, kind = excluded.kind, content_type = excluded.content_type,
@@ -78,7 +78,7 @@ pub(crate) const PUT_ARTIFACTS: &str = "
 pub(crate) const PUT_RECORDS: &str = "
     INSERT INTO records (workflow, collection, key, op, value, at_us)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
-      FROM json_each(?1)
+      FROM jsonb_each(?1)
      WHERE true
         ON CONFLICT (workflow, collection, key) DO UPDATE
        SET op = excluded.op, value = excluded.value, at_us = excluded.at_us";
@@ -87,14 +87,14 @@ pub(crate) const PUT_RECORDS: &str = "
 pub(crate) const INSERT_EVENTS: &str = "
     INSERT INTO events (at_us, kind, workflow, op, fence, actor, detail)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6
-      FROM json_each(?1)";
+      FROM jsonb_each(?1)";
 
 pub(crate) const CHANGE_WORKFLOWS: &str = "
     UPDATE workflows
        SET status = c.value ->> 1, cancel_requested = c.value ->> 2, pending = c.value ->> 3, blocked = c.value ->> 4,
            open = c.value ->> 5, waiting = c.value ->> 6, succeeded = c.value ->> 7, failed = c.value ->> 8,
            canceled = c.value ->> 9, finished_at_us = c.value ->> 10, updated_at_us = max(c.value ->> 11, ?1)
-      FROM json_each(?2) AS c
+      FROM jsonb_each(?2) AS c
      WHERE workflows.seq = c.value ->> 0";
 
 pub(crate) const INSERT_ACT: &str = "INSERT INTO acts (request, question, answer, actor, at_us) VALUES (?1, ?2, ?3, ?4, ?5)";
