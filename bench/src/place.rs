@@ -88,6 +88,14 @@ impl Fresh {
         }
     }
 
+    /// The same for a process that only polls; `None` where hints are always on.
+    pub(crate) fn url_without_hints(&self) -> Option<String> {
+        match self {
+            Self::File(_) => None,
+            Self::Schema { .. } => Some(format!("{}&hints=off", self.url())),
+        }
+    }
+
     /// Raw SQL there.
     pub(crate) fn floor(&self) -> Result<Box<dyn Floor>, Failure> {
         Ok(match self {
