@@ -1,5 +1,7 @@
 //! What enters from outside, as it never should: every text is read or refused, and what is read comes back the same.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
 use leasehold_core::model::{Digest, Json, OpId, Timestamp, WorkflowName, canonical_json};
 use proptest::prelude::*;
 use serde_json::{Map, Number, Value, json};

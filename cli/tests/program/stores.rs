@@ -154,9 +154,14 @@ impl Side {
     }
 
     fn normalised(&self, text: &str) -> String {
-        let text = normalised(text, &[&self.store, &self.location]);
+        let text = normalised(text, &[&self.store, &shown(&self.store), &self.location]);
         Regex::new(self.describes).unwrap().replace_all(&text, "BACKEND").into_owned()
     }
+}
+
+/// The URL as the program shows it: without its password, if it has one.
+fn shown(url: &str) -> String {
+    Regex::new("(://[^:/@]+):[^@]*@").unwrap().replace(url, "$1:***@").into_owned()
 }
 
 /// Where a store on Postgres says that it is.

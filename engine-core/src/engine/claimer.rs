@@ -106,7 +106,7 @@ impl Claimer<'_> {
         let settings = &self.session.settings;
         match settings.store.with(TxKind::Read, |tx| tx.claimed_by(attempt.token)) {
             // Nothing begins any more, so each is given back at once.
-            Ok(ops) => ops.into_iter().for_each(|op| attempt::begin(self.session, op, attempt.began, false)),
+            Ok(ops) => attempt::begin(self.session, ops, &[], attempt.began),
             Err(error) => {
                 tracing::warn!(error = with_causes(&error), "what a failed claim leased cannot be given back; its leases run out");
             }
