@@ -8,7 +8,6 @@ fn nearly_urls() -> impl Strategy<Value = String> {
         "postgres://",
         "postgresql://",
         "user",
-        ":secret@",
         "@",
         "host",
         "[::1]",
@@ -24,7 +23,6 @@ fn nearly_urls() -> impl Strategy<Value = String> {
         "pool_size=-1",
         "prepared_statements=off",
         "prepared_statements=maybe",
-        "password=secret",
         "passfile=x",
         "sslmode=require",
         "%",
@@ -43,7 +41,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_is_a_store_or_refused_and_shows_no_password(url in prop_oneof![".*", nearly_urls(), nearly_urls().prop_map(|rest| format!("postgres://u:secret@h/{rest}"))]) {
+    fn any_text_is_a_store_or_refused_and_shows_no_password(url in prop_oneof![".*", nearly_urls(), nearly_urls().prop_map(|rest| format!("postgres://u:secret@h/db?password=secret&{rest}"))]) {
         match PostgresOptions::parse(&url) {
             Ok(options) => prop_assert!(!options.location().contains("secret"), "{}", options.location()),
             Err(refused) => prop_assert!(!refused.to_string().contains("secret"), "{}", refused),
