@@ -112,7 +112,6 @@ found! {
     a_store_that_counts_no_failures_is_found: FailureNotCounted;
     a_store_that_leaves_leases_on_cancel_is_found: CancelLeavesLeases;
     a_store_that_commits_what_failed_is_found: FailedBodyCommits;
-    a_store_that_shortens_leases_is_found: RenewalShortens;
     a_store_that_claims_too_much_is_found: ClaimTakesTooMany;
     a_store_that_promotes_early_is_found: PromotesTooEarly;
     a_store_that_stops_at_children_is_found: PropagationStopsAtChildren;

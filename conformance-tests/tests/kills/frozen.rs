@@ -172,7 +172,9 @@ pub(crate) fn is_replaced(place: Place) -> Result<(), Failed> {
         let last = attempts.last().ok_or("each op was attempted")?;
         assert_eq!((last.outcome, last.worker.as_str()), (AttemptOutcome::Succeeded, "successor"));
         assert!(outcomes.iter().filter(|outcome| **outcome == AttemptOutcome::Succeeded).count() == 1, "{outcomes:?}");
-        abandoned += outcomes.iter().filter(|outcome| **outcome == AttemptOutcome::Abandoned).count();
+        // On a machine that is starved the successor can lose leases as well.
+        let of_the_frozen = attempts.iter().filter(|attempt| attempt.worker.as_str() == "frozen");
+        abandoned += of_the_frozen.filter(|attempt| attempt.outcome == AttemptOutcome::Abandoned).count();
     }
     assert_eq!(abandoned, HELD, "each lease of the frozen one was taken back once");
     drop((folder, schema));
