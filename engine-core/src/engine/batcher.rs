@@ -7,6 +7,7 @@
 
 use super::notice::{Notice, NoticeKind};
 use super::outbox::{Batch, Line};
+use super::recovery;
 use super::retrying::Pauses;
 use super::session::{About, Broken, EndedAttempt, Session};
 use crate::client::with_causes;
@@ -29,7 +30,7 @@ pub(super) fn commit_loop(session: &Session, line: Line) {
             }
         };
         let committed = match line {
-            Line::Fresh => Commit { session, line, wait: Wait::Skip }.run(batch),
+            Line::Fresh => Commit { session, line, wait: Wait::Skip, looks: true }.run(batch),
             Line::Apart => commit_apart(session, batch),
         };
         match committed {
@@ -60,8 +61,8 @@ fn commit_apart(session: &Session, batch: Vec<EndedAttempt>) -> Result<(), Delay
     let Some(awaited) = batch.first().map(|ended| ended.finish.workflow) else { return Ok(()) };
     let (first, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|ended| ended.finish.workflow == awaited);
     let line = Line::Apart;
-    let free = if others.is_empty() { Ok(()) } else { Commit { session, line, wait: Wait::Skip }.run(others) };
-    let waited = Commit { session, line, wait: Wait::Briefly }.run(first);
+    let free = if others.is_empty() { Ok(()) } else { Commit { session, line, wait: Wait::Skip, looks: true }.run(others) };
+    let waited = Commit { session, line, wait: Wait::Briefly, looks: true }.run(first);
     both(free, waited)
 }
 
@@ -91,6 +92,8 @@ struct Commit<'s> {
     session: &'s Session,
     line: Line,
     wait: Wait,
+    /// Whether it looks for a jump of time where leases are lost.
+    looks: bool,
 }
 
 impl Commit<'_> {
@@ -126,12 +129,36 @@ impl Commit<'_> {
         );
         let batch: Vec<EndedAttempt> = finishes.into_iter().zip(about).map(|(finish, about)| EndedAttempt { about, finish }).collect();
         match committed {
+            Ok(report) if self.may_be_spared(&report) => self.look_and_try_again(batch, report),
             Ok(report) => self.settle(batch, &report),
             Err(error) => {
                 held.not_committed(keys(&batch));
                 self.go_on(batch, error)
             }
         }
+    }
+
+    /// Whether a jump of time can be why leases are lost: those that held before it are spared once somebody has looked.
+    fn may_be_spared(&self, report: &FinishReport) -> bool {
+        let looks = self.looks && !self.session.settings.clock.grace.is_zero();
+        looks && report.outcomes.contains(&Ended::LeaseLost)
+    }
+
+    /// Looks whether time has jumped, and tries the ends whose leases were lost once more.
+    fn look_and_try_again(&self, batch: Vec<EndedAttempt>, mut report: FinishReport) -> Result<(), Delayed> {
+        let lost = |ended: &Ended| *ended == Ended::LeaseLost;
+        let (refused, settled): (Vec<_>, Vec<_>) = batch.into_iter().zip(&report.outcomes).partition(|(_, ended)| lost(ended));
+        let refused: Vec<EndedAttempt> = refused.into_iter().map(|(attempt, _)| attempt).collect();
+        let settled: Vec<EndedAttempt> = settled.into_iter().map(|(attempt, _)| attempt).collect();
+        report.outcomes.retain(|ended| !lost(ended));
+        let again = match recovery::look(&self.session.settings) {
+            Ok(()) => Self { looks: false, ..*self }.run(refused),
+            Err(error) => {
+                self.session.held.not_committed(keys(&refused));
+                Err(Delayed { unsaved: refused, error })
+            }
+        };
+        both(self.settle(settled, &report), again)
     }
 
     /// Does what can be done about a commit that failed.

@@ -130,3 +130,34 @@ async fn a_handler_keeps_its_lease_when_time_jumps_and_a_dead_one_does_not() {
     let report = running.shutdown().await.unwrap();
     assert_eq!((report.lost, report.recovered), (0, 1));
 }
+
+/// Neither a heartbeat nor a claim has looked in between.
+#[tokio::test]
+async fn a_result_that_comes_right_after_a_jump_is_saved() {
+    let world = World::new();
+    let (begun, go_on) = (Begun::default(), Arc::new(Notify::new()));
+    let handler = {
+        let (begun, go_on) = (begun.clone(), Arc::clone(&go_on));
+        move |ctx: OpContext, (): ()| {
+            let (begun, go_on) = (begun.clone(), Arc::clone(&go_on));
+            async move {
+                begun.one();
+                go_on.notified().await;
+                Ok::<i64, HandlerError>(ctx.attempt())
+            }
+        }
+    };
+    let slow = Duration::from_hours(1);
+    let engine = world.engine().jump_grace(Duration::from_secs(10)).heartbeat(slow).poll(slow).handler("k", handler);
+    let engine = engine.build().await.unwrap();
+    let flow = engine.client().start(flow("k", ["a"])).await.unwrap();
+    let running = engine.start().unwrap();
+    begun.all(1).await;
+    // Its upkeep has looked, and will not look again for an hour.
+    until(|| async { world.client().clock_status().await.unwrap().mark.is_some() }).await;
+    world.advance(Duration::from_hours(2));
+    go_on.notify_one();
+    soon(flow.wait()).await.unwrap();
+    assert_eq!(outcomes(&flow, "a").await, [AttemptOutcome::Succeeded]);
+    assert_eq!(running.shutdown().await.unwrap().lost, 0);
+}
