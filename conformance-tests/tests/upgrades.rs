@@ -7,11 +7,14 @@
 
 use leasehold_conformance::{Opened, World, recount};
 use leasehold_core::doctor;
-use leasehold_core::model::{Json, Micros, RequestId, Timestamp, WorkflowId, WorkflowName};
+use leasehold_core::model::{AgentName, Json, LeaseToken, Micros, RequestId, Timestamp, WorkerName, WorkflowId, WorkflowName};
 use leasehold_core::state::WorkflowStatus;
-use leasehold_core::store::rows::WorkflowPage;
-use leasehold_core::store::{Clock, ManualClock, SchemaError, Store, StoreError, StoreExt, TxKind};
-use leasehold_core::transitions::{Actor, End, Ended, Finish, RetryOps, RetryTarget, TransitionError, retry};
+use leasehold_core::store::rows::{ClaimedOp, WorkflowPage};
+use leasehold_core::store::{Clock, ManualClock, SchemaError, Store, StoreError, StoreExt, Tx, TxKind};
+use leasehold_core::transitions::{
+    Actor, CLOCK_TOLERANCE, ClaimCursor, ClaimRequest, End, Ended, Finish, RetryOps, RetryTarget, TransitionError, Upkeep, claim, promote,
+    retry,
+};
 use leasehold_sqlite::{SCHEMA_VERSION, SqliteStore};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,10 +39,32 @@ fn named(world: &World, name: &str) -> WorkflowId {
     found[0].id.clone()
 }
 
+/// Claims what is due. The program leaves each workflow's ops to workers that name it as their agent.
+fn claimed(world: &World, agents: &[&WorkflowId]) -> Vec<ClaimedOp> {
+    let request = ClaimRequest {
+        token: LeaseToken::random(),
+        worker: WorkerName::new("upgraded").unwrap(),
+        lease: Micros::from_secs(30),
+        capacity: 100,
+        kinds: None,
+        agents: agents.iter().map(|id| AgentName::new(id.as_str()).unwrap()).collect(),
+        cursor: ClaimCursor::default(),
+        suspects: true,
+        repeated: false,
+        tolerance: CLOCK_TOLERANCE,
+    };
+    let door = Upkeep { epoch: None, tolerance: CLOCK_TOLERANCE };
+    let claim = |tx: &mut dyn Tx| {
+        promote(tx, 100, door)?;
+        claim(tx, &request)
+    };
+    world.store().with::<_, StoreError>(TxKind::Claim, claim).unwrap().ops
+}
+
 /// Claims and completes all there is.
-fn drain(world: &World) {
+fn drain(world: &World, agents: &[&WorkflowId]) {
     loop {
-        let claimed = world.claim("upgraded", 100).unwrap();
+        let claimed = claimed(world, agents);
         if claimed.is_empty() {
             return;
         }
@@ -91,8 +116,13 @@ fn upgraded(old: &Path) {
     let call =
         RetryOps { request: RequestId::random(), actor: Actor::new("test"), workflow: failed.clone(), target: RetryTarget::AllFailed };
     store.with::<_, TransitionError>(TxKind::Client, |tx| retry(tx, &call)).unwrap();
-    drain(&world);
-    assert_eq!([&done, &failed, &cut].map(status), [WorkflowStatus::Succeeded; 3]);
+    drain(&world, &[&done, &failed, &cut]);
+    for id in [&done, &failed, &cut] {
+        let ops = world.all_ops(world.workflow(id).unwrap().seq).unwrap();
+        let left: Vec<_> = ops.iter().filter(|op| op.result.is_none()).map(|op| (&op.state.id, op.status, op.due_at, &op.lease)).collect();
+        assert!(left.is_empty(), "{id}: {left:?}");
+        assert_eq!(status(id), WorkflowStatus::Succeeded);
+    }
     sound();
     recount(&world).unwrap();
     drop(handles);
