@@ -103,6 +103,7 @@ fn every_statement_is_accounted_for() {
         include_str!("read.rs"),
         include_str!("time.rs"),
         include_str!("wait.rs"),
+        include_str!("inspect.rs"),
     ];
     let defined: usize = here.iter().map(|file| file.matches(": &str =").count()).sum();
     // The one of `tx` besides.
